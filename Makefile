@@ -32,6 +32,7 @@ check: setup
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python ui/build.py --check
 
+soak: export NUMBA_OPT = 3
 soak: setup
 	$(BIN)/pytest tests -n 2 --dist loadgroup -m soak --timeout 5400 -rP
 	$(BIN)/pytest tests -n 2 --dist loadgroup -m "hypothesis and not soak" --hypothesis-profile search

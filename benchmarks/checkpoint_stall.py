@@ -28,12 +28,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from corral.train.checkpoint_dir import Shelf
-from corral.train.checkpoint_verify import verify
+from corral.domain.keep_rule import KeepRule
 from corral.train.process_group import ProcessGroup
-from corral.train.restore import RestoreCandidate, load
-from corral.train.saver import Saved, Saver
-from corral.train.training_state import StateHolder
+from corral.train.save.checkpoint_dir import Shelf
+from corral.train.save.restore import RestoreCandidate, load
+from corral.train.save.saver import Saved, Saver
+from corral.train.save.training_state import StateHolder
+from corral.train.save.verify import verify
 
 WIDTH = 1024
 LAYERS = 16  # 16.8 million parameters, 201 MB with AdamW's two moments
@@ -189,7 +190,12 @@ def measure(directory: Path, device: torch.device) -> list[str]:
     shelf.open()
     done: list[Saved] = []
     saver = Saver(
-        shelf, keep=KEEP, talk=ALONE, quiet=ALONE, done=done.append, failed=failed
+        shelf,
+        keep=KeepRule(last=KEEP),
+        talk=ALONE,
+        quiet=ALONE,
+        done=done.append,
+        failed=failed,
     )
     saver.guard(holder.optimizers[0])
     saver.prepare(holder.capture(step=0, observed_seconds=0.0))

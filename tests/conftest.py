@@ -29,6 +29,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
     os.environ.pop(name, None)
 
+# numba's quick level compiles the replays in half the time, to the same results; what
+# it keeps is for tests alone. `make soak` compiles them as users do.
+LEVEL = os.environ.setdefault("NUMBA_OPT", "1")
+KEPT = Path(__file__).parents[1] / ".pytest_cache" / f"numba-{LEVEL}"
+os.environ.setdefault("NUMBA_CACHE_DIR", str(KEPT))
+
 settings.register_profile(
     "shrink",
     derandomize=True,
@@ -52,15 +58,20 @@ settings.load_profile("steady")
 
 # What replays at the speed of compiled code: in one process, or each would compile it
 # for itself.
+PAGE = (
+    "tests/docs/test_command_blocks.py::test_the_commands_of_a_page_run_in_their_order"
+)
 COMPILED = (
     "tests/replay/",
     "tests/schedule/columns/",
+    "tests/schedule/test_compiled.py",
     "tests/cli/test_simulate.py",
     "tests/cli/test_imports.py",
     "tests/plan/test_capacity.py",
     # fmt: skip
     "tests/cli/planner/test_capacity.py",
     "tests/cli/planner/test_hints.py",
+    f"{PAGE}[simulate]",
 )
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 import corral.train as train
-from corral.train.checkpoint_manifest import MANIFEST
+from corral.train.save.manifest import MANIFEST
 
 VOCABULARY, HEAD_WIDTH = 50_304, 64
 STEPS, WARM_STEPS = 40, 10

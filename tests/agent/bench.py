@@ -23,9 +23,11 @@ from corral.agent.outputs.kept_folders import KeptWorks
 from corral.agent.outputs.server import OutputServer
 from corral.agent.telemetry.sampler import Senses
 from corral.agent.user_accounts import Accounts
+from corral.agent.watching.rank_reports import RankReport
 from corral.agent.watching.stack_server import StackServer
 from corral.domain.attempt import Exit, Save, Seat
 from corral.domain.desired_state import Launch, Stop, TimeWarning
+from corral.domain.hang import StallPhase
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.observed_state import AttemptKey, Phase, Seen
@@ -113,7 +115,12 @@ class FakeRanks:
     def stop(self, stop: Stop) -> None:
         self.stopped.append(stop)
 
-    def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None:
+    def committed(
+        self,
+        key: AttemptKey,
+        steps: tuple[int, ...],
+        pinned: tuple[tuple[int, int], ...] = (),
+    ) -> None:
         self.told_committed.append((key, steps))
 
     def warn(self, notice: TimeWarning) -> None:
@@ -134,6 +141,12 @@ class FakeRanks:
             trouble_is_infra=infra,
             trouble_of=of,
         )
+
+    def rank_reports(self, key: AttemptKey) -> Mapping[int, RankReport]:
+        return {}
+
+    def declared_phases(self, key: AttemptKey) -> frozenset[StallPhase]:
+        return frozenset()
 
     def seen(self) -> tuple[Seen, ...]:
         return tuple(self.attempts.values())
@@ -222,6 +235,7 @@ def agent_in(
         senses=senses or without_senses(folder),
         outputs=OutputServer(folder / "attempts"),
         stacks=StackServer(folder / "attempts"),
+        rank_reports=ranks,
         kept_works=KeptWorks(attempts=folder / "attempts"),
     )
 

@@ -14,12 +14,10 @@ from typing import Final
 import pytest
 
 from corral.agent import head_channel, readiness_probe
+from corral.agent.probe_result import ProbeKind, ProbeResult, ProbeTarget
 from corral.agent.readiness_probe import (
     FAILED_PROBES,
     UNANSWERED_SECONDS,
-    ProbeKind,
-    ProbeResult,
-    ProbeTarget,
     Readiness,
     ReadinessProbes,
     probe,

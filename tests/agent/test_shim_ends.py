@@ -326,7 +326,8 @@ def say(**m): line.sendall(json.dumps(m).encode() + b"\\n")
 line.sendall(b"not json\\n" + b'{"type": "unknown"}\\n[1]\\n{"type":"progress","step":1e999}\\n')
 say(type="hello", rank=0)
 say(type="progress", rank=0, step=7, first_step=2, until=10, loss=0.5, data_seconds=0.1)
-say(type="save", step=6, attempt=1, path="/x/6", manifest_sha256="ab", size_bytes=5)
+say(type="save", step=6, attempt=1, path="/x/6", manifest_sha256="ab", size_bytes=5,
+    metrics=[["loss", 0.25]], saved_at=1700000000.0)
 say(type="save", step=4, attempt=1, path="/x/4", manifest_sha256="", quarantined="one bit")
 for text in line.makefile():
     print(text, end="", flush=True)
@@ -348,9 +349,12 @@ for text in line.makefile():
             "ab",
             5,
         )
+        assert (save.metrics, save.at) == ((("loss", 0.25),), 1_700_000_000.0)
         here.supervisor.committed(key, (6,))
         assert [save.step for save in here.seen(key).saves] == [4]
         assert '{"type":"committed","steps":[6]}' in await here.says(key, "committed")
+        here.supervisor.committed(key, (6,), ((1, 6),))
+        assert '"pinned":[[1,6]]' in await here.says(key, "pinned")
         here.supervisor.stop(stop_of(key, 5.0, save=True))
         seen = await here.ended(key)
         lines = here.log(key).splitlines()

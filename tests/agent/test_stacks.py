@@ -9,6 +9,7 @@ from unittest import mock
 from corral.agent.watching.stack_reader import read_stacks
 from corral.domain.process_stacks import (
     MOST_FRAMES,
+    MOST_LISTED,
     MOST_PROCESSES,
     ProcessRole,
     ProcessStacks,
@@ -37,8 +38,15 @@ def loads():
 def has_no_number():
     os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(1000)"],
         {**os.environ, "RANK": "9" * 5000})
+def is_deep(calls=5000):
+    if calls:
+        return is_deep(calls - 1)
+    print("deep", flush=True)
+    sleeps()
+sys.setrecursionlimit(20000)
 print("began", flush=True)
-{"0": sleeps, "1": spins, "2": is_stopped, "3": loads, "4": has_no_number}[os.environ["RANK"]]()
+{"0": sleeps, "1": spins, "2": is_stopped, "3": loads, "4": has_no_number, "5": is_deep}[
+    os.environ["RANK"]]()
 """
 
 
@@ -101,6 +109,29 @@ async def test_what_cannot_be_read_in_time_is_left_out(node_dir: Path) -> None:
         (),
         "its stacks could not be read in time",
     )
+
+
+async def test_processes_beyond_those_that_are_read_are_listed_with_the_reason(
+    node_dir: Path,
+) -> None:
+    async with node(node_dir) as here:
+        run = "exec python3 ../../../program.py"
+        folder = await started(here, run, 5, ranks=4, world_size=4, per="gpu")
+        with mock.patch("corral.agent.watching.stack_reader.MOST_PROCESSES", 1):
+            processes = await read_stacks(folder)
+    ranks = [process for process in processes if process.role is ProcessRole.RANK]
+    assert [bool(process.trouble) for process in ranks] == [False, True, True, True]
+    assert processes[-1].trouble == "of each node, 64 processes are read"
+    many = [process_of(rank, 1, ProcessRole.RANK) for rank in range(MOST_LISTED + 1)]
+    assert len(decode_stacks(encode_stacks(many))) == MOST_LISTED
+
+
+async def test_a_stack_that_is_too_deep_has_its_reason(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        run = "export RANK=5; exec python3 ../../../program.py"
+        folder = await started(here, run, 2)
+        (process,) = await read_stacks(folder)
+    assert "inside more than 4,096 calls" in process.trouble
 
 
 async def test_without_py_spy_the_reason_is_given(node_dir: Path) -> None:

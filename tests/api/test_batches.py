@@ -105,6 +105,20 @@ def test_files_and_batches_are_seen_by_their_owner_and_by_admins(head: Head) -> 
         client_of(head, "vera").files.list()
 
 
+def test_an_unknown_field_of_corral_is_refused_with_those_that_exist(
+    head: Head,
+) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        created(client_of(head), extra_body={"corral": {"quue": "night"}})
+    assert caught.value.body == {
+        "message": 'body.corral: "quue" is not one of its fields: service, name, queue, '
+        "concurrency, checkpoint; for the allowed fields, see docs/reference/schema",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "request_invalid",
+    }
+
+
 def test_the_token_of_a_caller_may_use_files_and_batches_and_nothing_else(
     head: Head,
 ) -> None:

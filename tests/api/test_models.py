@@ -181,6 +181,50 @@ def test_a_model_in_use_is_not_removed(head: Head, agents: list[Agent]) -> None:
     assert asked(agents[1]).action == "remove"
 
 
+@pytest.mark.parametrize(
+    ("name", "is_removed"),
+    [
+        ("hf://org/name", "hf://org/name@c0ffee"),  # as listed, without a revision
+        ("hf://org/name@c0f", "hf://org/name@c0ffee"),
+        ("hf://org/nam", None),  # two models begin like this
+        ("hf://org/named@1", "hf://org/named@1"),
+        (SOURCE, SOURCE),
+        ("m.gguf", f"m.gguf#sha256={'0' * 64}"),
+        ("https://host/m.gguf", f"m.gguf#sha256={'0' * 64}"),
+    ],
+)
+def test_a_model_is_removed_by_each_name_that_means_only_it(
+    head: Head, agents: list[Agent], name: str, is_removed: str | None
+) -> None:
+    named = ContentItem(key="c" * 64, name="hf://org/named@1", size_bytes=1)
+    file = ContentItem(
+        key="d" * 64,
+        name=f"m.gguf#sha256={'0' * 64}",
+        size_bytes=1,
+        sources=(f"https://host/m.gguf#sha256={'0' * 64}",),
+    )
+    agents[0].beat(content=report(ITEM, named, file))
+    eventually(lambda: len(ask(head, "").json()["models"]) == 3)
+    answer = ask(head, "/remove", name=name)
+    if is_removed is None:
+        assert answer.status_code == 409
+        told = answer.json()["error"]["message"]
+        assert "hf://org/name@c0ffee, hf://org/named@1" in told
+    else:
+        assert answer.status_code == 202, answer.text
+        assert asked(agents[0]).source == is_removed
+
+
+def test_a_model_that_is_being_fetched_is_not_removed(
+    head: Head, agents: list[Agent]
+) -> None:
+    agents[0].beat(content=report(fetches=(ContentFetch(key="", source=SOURCE),)))
+    eventually(lambda: len(ask(head, "").json()["models"]) == 1)
+    refused = ask(head, "/remove", name=SOURCE)
+    assert refused.status_code == 409
+    assert "still being fetched on n1" in refused.json()["error"]["message"]
+
+
 def test_why_says_how_far_the_model_of_a_job_is(
     head: Head, agents: list[Agent]
 ) -> None:

@@ -100,6 +100,22 @@ def test_a_user_is_added_shown_changed_and_removed(head: Head, name: str) -> Non
             assert error(answer) == (404, "not_found")
 
 
+def test_a_token_may_have_a_budget_of_tokens_of_services(head: Head, name: str) -> None:
+    limited = made(head, user=name, role="caller", tokens_per_month=5_000_000)
+    assert limited["tokens_per_month"] == 5_000_000
+    free = made(head, user=name)
+    with head.http() as http:
+        rows = {row["id"]: row for row in http.get("/v1/tokens").json()["tokens"]}
+        for value in (0, -1, 1.5, 10**16):
+            answer = http.post("/v1/tokens", json={"tokens_per_month": value})
+            assert answer.status_code == 422
+    budgets = [
+        (rows[one["id"]]["tokens_per_month"], rows[one["id"]]["tokens_this_month"])
+        for one in (limited, free)
+    ]
+    assert budgets == [(5_000_000, 0), (None, None)]
+
+
 def test_who_may_not_see_others_sees_themselves(head: Head, name: str) -> None:
     with by(head, made(head, user=name)["token"]) as http:
         assert [one["name"] for one in http.get("/v1/users").json()["users"]] == [name]

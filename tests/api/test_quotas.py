@@ -10,6 +10,10 @@ import httpx2
 import pytest
 
 from corral.api.disk_reserve import Room
+from corral.control.services.token_budgets import month_of
+from corral.domain.ids import QueueName, UserName
+from corral.domain.ledger import UsageAmounts, UsageRecord, day_of
+from corral.domain.world import Changes
 from tests.api.heads import Head, serving
 
 BIG = 10**9
@@ -138,6 +142,30 @@ def test_secrets_and_tokens_are_bounded(head: Head) -> None:
         refused = error(http.post("/v1/tokens", json={}))
         assert "2 valid tokens; 2 are in use" in refused["message"]
         assert "corral token revoke" in refused["hint"]
+
+
+def test_the_tokens_of_this_month_are_shown_with_their_limit(head: Head) -> None:
+    limit(head, "alice", tokens_per_month=1000)
+    now = head.control.now().wall
+    began_at, _ = month_of(now)
+    amounts = UsageAmounts(prompt_tokens=30, output_tokens=12)
+    records = tuple(
+        UsageRecord(
+            day=day,
+            queue=QueueName("default"),
+            user=UserName(user),
+            gpu_type="",
+            amounts=amounts,
+        )
+        for day, user in (
+            (day_of(now), "alice"),
+            (day_of(began_at) - 1, "alice"),
+            (day_of(now), "bob"),
+        )
+    )
+    head.run(head.store.commit(head.control.world.term, Changes(accounts=records)))
+    row = rows(head, "alice", "alice")["tokens_per_month"]
+    assert (row["used"], row["limit"], row["set_by"]) == (42, 1000, "user")
 
 
 def test_a_link_that_meets_a_full_quota_is_not_used_up(head: Head) -> None:

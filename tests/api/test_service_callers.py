@@ -118,6 +118,14 @@ def test_a_fallback_inside_a_network_is_refused(head: Head, url: str) -> None:
     assert not head.control.world.services
 
 
+def test_an_allowed_user_who_does_not_exist_is_a_warning(head: Head) -> None:
+    users = ["alice", "alcie", "@operator"]
+    document = {**DOCUMENT, "replicas": 0, "allow": {"users": users}}
+    for query in ({"dry_run": 1}, {}):
+        (warning,) = apply(head, document, params=query).json()["warnings"]
+        assert "chat allows alcie, but there is no such user" in warning
+
+
 def test_a_cluster_may_allow_private_fallbacks(tmp_path: Path) -> None:
     with serving(tmp_path, more={"fallback_private_ok": True}) as head:
         set_secret(head)

@@ -149,8 +149,40 @@ def test_a_replica_that_does_not_answer_shows_the_output_of_its_probe(
         head, agent, f"{service.id}_1", ready=False, probe_text="status 503: loading"
     )
     (replica,) = call(head, "GET", "/chat").json()["replica_list"]
-    assert replica["reason"] == "it does not answer its probe: status 503: loading"
+    assert replica["reason"] == "it is not ready: status 503: loading"
     assert replica["probe_text"] == "status 503: loading"
+
+
+def test_the_replicas_of_each_role_are_shown_and_scaled_apart(
+    head: Head, agent: Agent
+) -> None:
+    document = {
+        "kind": "service",
+        "name": "chat",
+        "model": "tiny",
+        "run": "python server.py",
+        "transfer": "shared",
+        "roles": {"prefill": {"replicas": 1}, "decode": {"replicas": "1..2"}},
+    }
+    assert changes(apply(head, document)) == [("chat", "created", 1)]
+    eventually(lambda: len(call(head, "GET", "/chat").json()["replica_list"]) == 2)
+    shown = call(head, "GET", "/chat").json()
+    assert [one["role"] for one in shown["replica_list"]] == ["prefill", "decode"]
+    assert [(one["role"], one["wanted"]) for one in shown["roles"]] == [
+        ("prefill", 1),
+        ("decode", 1),
+    ]
+    assert (shown["wanted"], shown["replicas"]) == (2, "prefill 1, decode 1..2")
+    assert shown["spec"]["roles"]["decode"] == {"replicas": "1..2"}
+    # the same document is the same service, with the defaults of its queue
+    assert changes(apply(head, document)) == [("chat", "unchanged", 1)]
+    body = {"replicas": "2..6", "role": "prefill"}
+    scaled = call(head, "POST", "/chat/scale", json=body)
+    assert scaled.json()["replicas"] == "prefill 2..6, decode 1..2"
+    refused = call(head, "POST", "/chat/scale", json={"replicas": 3})
+    assert error(refused) == (409, "conflict")
+    refused = call(head, "POST", "/chat/scale", json={"replicas": 3, "role": "both"})
+    assert refused.status_code == 422
 
 
 def test_a_service_is_scaled_rolled_back_and_stopped(head: Head, agent: Agent) -> None:

@@ -24,6 +24,13 @@ from corral.domain.users import HEAD, AuditEntry, Role, Token, User
 from corral.domain.world import Changes
 from corral.serve.batch_spec import BatchJob
 from corral.store.memory_store import MemoryStore
+from corral.wire.gateway_counters import (
+    CountersReport,
+    ReportedProcess,
+    ReportedRevision,
+    ReportedService,
+    ReportedTokens,
+)
 from corral.wire.gateway_routes import RoutesFile, decode_routes
 from tests.api.heads import PlainSeals, RealClock
 from tests.control.services import counted, report, row, service, world_of
@@ -162,6 +169,35 @@ def test_tokens_are_callers_from_their_making_to_their_end(
         await within(5.0, lambda: head.callers() == ["ann/t1"])
         await head.store.revoke_token(TokenId("t1"), at=2.0, entry=ENTRY)
         await within(5.0, lambda: head.callers() == [])
+
+    play(tmp_path, scenario)
+
+
+def test_the_budget_of_a_token_is_in_the_routes_as_far_as_it_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.boot.service_gateway.LOOK_SECONDS", 0.01)
+
+    def budgets(head: Play) -> list[tuple[str, int]]:
+        entries = [] if head.routes is None else head.routes.budgets
+        return [(entry.name, entry.part) for entry in entries]
+
+    async def scenario(head: Play) -> None:
+        head.commit(1)
+        await head.add_token(1, tokens_per_month=1_000_000)
+        await head.add_token(2)
+        await within(5.0, lambda: len(head.callers()) == 2)
+        assert head.routes is not None
+        of_keys = [one.key_budget for one in head.routes.callers]
+        assert of_keys == ["token t1", None]
+        assert budgets(head) == [("token t1", 10_000)]  # a hundredth, for a new gateway
+        tokens = ReportedTokens(prompt=150_000, output=50_000, requests=1)
+        revision = ReportedRevision(revision=1, tokens={"ann/t1": tokens})
+        chat = ReportedService(revisions=(revision,))
+        process = ReportedProcess(process="p", services={"chat": chat})
+        report = CountersReport(processes=(process,))
+        head.traffic.take("gateway", report, time.monotonic())
+        await within(5.0, lambda: budgets(head) == [("token t1", 8_000)])
 
     play(tmp_path, scenario)
 

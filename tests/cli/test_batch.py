@@ -190,7 +190,7 @@ def test_wrong_lines_are_refused_with_their_numbers(head: Head, tmp_path: Path) 
         ("batch submit FILE --service chat --within 8d", "is not a time from 1m to 7d"),
         ("batch submit FILE --service chat --within soon", "is not a time from 1m"),
         ("batch submit FILE --service chat --concurrency 9999", "is too much"),
-        ("batch show j99", "there is no job 'j99'"),
+        ("batch show j99", "there is no batch 'j99'"),
         ("batch cancel", "run: corral batch cancel NAME"),
     ],
 )

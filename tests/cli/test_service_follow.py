@@ -1,6 +1,7 @@
 """Following a service: when it ends, with which exit code, and what it prints."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -29,9 +30,10 @@ class Views:
         self.views = list(views)
 
     def service(self, name: str) -> ServiceView:
-        assert name == "chat"
-        assert self.views, "followed too long"
-        return self.views.pop(0)
+        views = [view for view in self.views if view.name == name]
+        assert views, f"{name} was followed too long"
+        self.views.remove(views[0])
+        return views[0]
 
 
 @pytest.fixture
@@ -102,11 +104,18 @@ def view(*replicas: ReplicaView, **more: Any) -> ServiceView:
 
 
 def follow(
-    *views: ServiceView, revision: int = 2, until_passed: bool = True
+    *views: ServiceView,
+    revision: int = 2,
+    until_passed: bool = True,
+    revisions: Mapping[str, int] | None = None,
+    common: Common | None = None,
 ) -> tuple[int, Views]:
     client = Views(*views)
     code = follow_services(
-        cast(Client, client), {"chat": revision}, Common(), until_passed=until_passed
+        cast(Client, client),
+        revisions or {"chat": revision},
+        common or Common(),
+        until_passed=until_passed,
     )
     return code, client
 
@@ -193,3 +202,39 @@ def test_a_first_revision_fails_with_its_first_end(
         "chat_1 ended: exit code 3",
         "chat has no ready replica; see: corral why chat",
     ]
+
+
+def test_several_services_are_followed_at_the_same_time(
+    notes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, client = follow(
+        view(replica(1, 2, ready=False), revision=2),
+        view(name="app", revision=1, replicas="1", is_http=True),
+        view(replica(1, 2, ready=False), revision=2),
+        view(replica(1, 1), name="app", revision=1, is_http=True),
+        view(NEW, revision=2),
+        revisions={"chat": 2, "app": 1},
+    )
+    assert (code, client.views) == (0, [])
+    printed = capsys.readouterr().out
+    assert printed.index("app is ready") < printed.index("chat is ready")
+
+
+def test_the_services_that_are_followed_are_one_json_document(
+    notes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    views = (view(NEW, revision=2), view(replica(1, 1), name="app", state="STOPPED"))
+    code, _ = follow(*views, revisions={"chat": 2, "app": 1}, common=Common(json=True))
+    assert code == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [service["name"] for service in document["services"]] == ["chat", "app"]
+    assert "app is STOPPED; see: corral why app" in notes
+
+
+def test_an_http_service_is_called_by_its_path(
+    notes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    follow(view(NEW, revision=2, is_http=True))
+    printed = capsys.readouterr().out
+    assert "curl http://127.0.0.1:8480/services/chat/ -H" in printed
+    assert "chat/completions" not in printed

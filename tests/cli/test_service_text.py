@@ -5,9 +5,14 @@ from typing import Any, cast
 
 import pytest
 
-from corral.cli.service_text import _cost_text, show_services, why_lines
-from corral.wire.service_answers import ServiceView
-from tests.cli.test_service_follow import view
+from corral.cli.service_text import (
+    _cost_text,
+    show_service,
+    show_services,
+    why_lines,
+)
+from corral.wire.service_answers import RoleView, ServiceView
+from tests.cli.test_service_follow import replica, view
 
 FAILED = "2 replicas of revision 1 ended before being ready for 60 s"
 
@@ -71,3 +76,42 @@ def test_why_leaves_out_the_failure_of_an_older_revision_than_the_canary(
     lines = "\n".join(why_lines(service, 10.0))
     assert ("more errors" in lines) is is_told
     assert ("revision 3 is tried as a canary" in lines) is not is_told
+
+
+PREFILL = RoleView(
+    role="prefill", ready=1, wanted=2, replicas="1..4", reason="prompts wait"
+)
+DECODE = RoleView(role="decode", ready=3, wanted=3, replicas="3", reason="its spec")
+
+
+def with_roles() -> ServiceView:
+    """A service whose first replica prefills and whose second one decodes."""
+    replicas = [
+        replica(1, 1, ready=False).model_copy(update={"role": "prefill"}),
+        replica(2, 1).model_copy(update={"role": "decode"}),
+    ]
+    return view(roles=[PREFILL, DECODE], replica_list=replicas, reason="its spec")
+
+
+def test_replicas_are_counted_and_explained_for_each_role(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, row, *_ = listed(capsys, monkeypatch, with_roles())
+    assert "prefill 1 of 2, decode 3 of 3" in row
+    why = "\n".join(why_lines(with_roles(), 10.0))
+    assert "prefill 1 of 2 ready: prompts wait" in why
+    assert "decode 3 of 3 ready: its spec" in why
+    assert why.count("its spec") == 1
+    assert "chat_1 (j1_1, prefill) is RUNNING" in why
+
+
+def test_only_a_service_with_roles_shows_those_of_its_replicas(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    show_service(with_roles())
+    shown = capsys.readouterr().out
+    assert "ROLE" in shown
+    assert "prompts wait" in shown
+    show_service(view(replica_list=[replica(1, 1)]))
+    assert "ROLE" not in capsys.readouterr().out

@@ -158,13 +158,29 @@ def test_serve_follows_until_a_replica_is_ready_and_says_how_to_call_it(
     assert TOKENS["admin"] not in told
 
 
+def test_a_file_that_is_followed_is_one_json_document(
+    head: Head, agent: Agent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def become_ready() -> None:
+        eventually(lambda: bool(head.control.world.services))
+        run_replica(head, agent, f"{service_of(head).id}_1")
+
+    path = tmp_path / "chat.yaml"
+    path.write_text(FILE)
+    thread = beside(become_ready)
+    assert run(["apply", "-f", str(path), "--follow", "--json", "-y"]) == 0
+    thread.join()
+    (service,) = json.loads(capsys.readouterr().out)["services"]
+    assert (service["name"], service["ready"]) == ("chat", 1)
+
+
 def test_serve_ends_when_a_replica_ends_before_it_is_ready(
     head: Head, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes: list[str] = []
     monkeypatch.setattr(service_follow, "note", notes.append)
     monkeypatch.setattr(service_follow, "REASON_SECONDS", 0.0)
-    silent = "chat_1 is RUNNING: it does not answer its probe: connection refused"
+    silent = "chat_1 is RUNNING: it is not ready: connection refused"
 
     def fail() -> None:
         eventually(lambda: bool(head.control.world.services))
@@ -180,7 +196,7 @@ def test_serve_ends_when_a_replica_ends_before_it_is_ready(
     assert "exit code 3" in notes[-2]
     assert "corral why chat" in notes[-1]
     why = transcript("why chat")
-    assert "1 replica in a row ended before being ready for 60 s" in why
+    assert "  1 replica ended before being ready for 60 s" in why
     assert f"for the output of chat_1, run: corral logs {service_of(head).id}_1" in why
     assert "corral logs" in why
 
@@ -238,7 +254,7 @@ def test_why_show_and_logs_take_the_name_of_a_service(head: Head, agent: Agent) 
     )
     why = transcript("why chat")
     assert "chat is PARTIAL: 1 of 2 replicas are ready\n  its spec asks for at" in why
-    assert f"chat_2 ({service.id}_2) is RUNNING: it does not answer its probe" in why
+    assert f"chat_2 ({service.id}_2) is RUNNING: it is not ready" in why
     assert "chat_1" not in why
     shown = transcript("show chat")
     assert shown.replace("show chat", "") == transcript("service show chat").replace(
@@ -281,7 +297,8 @@ def test_stop_of_a_service_is_refused_with_the_command_that_stops_it(
     )
     assert "chat is being stopped" in transcript("service stop chat -y")
     assert service_of(head).state == "STOPPING"
-    assert "did you mean chat?" in transcript("service stop caht -y")
+    for command in ("stop caht -y", "stop Chat -y", "scale CHAT 2", "rollback Chat"):
+        assert "did you mean chat?" in transcript(f"service {command}"), command
 
 
 def test_stop_asks_and_a_no_stops_nothing(
@@ -367,6 +384,7 @@ def test_an_answer_that_breaks_off_is_an_error_with_its_reason(
 def test_a_speed_leaves_out_the_wait_for_the_first_token() -> None:
     assert chat.speed_text(11, 2.0, is_exact=True) == "11 tokens in 2.0 s, 5 tokens/s"
     assert chat.speed_text(1, 0.0, is_exact=False) == "about 1 token in 0.0 s"
+    assert chat.speed_text(7, None, is_exact=True) == "7 tokens"
 
 
 def test_following_prints_a_reason_that_changes_all_the_time_once_in_a_while(

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from corral.cli.command_tree import COMMANDS, GROUPS, Command
+from corral.cli.command import Command
+from corral.cli.command_tree import COMMANDS, GROUPS
 from corral.cli.main import build
 
 HEAVY = [

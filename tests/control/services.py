@@ -8,14 +8,8 @@ from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId, ServiceNa
 from corral.domain.ids import Sequence as Order
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
-from corral.domain.service import (
-    ReplicaRow,
-    Service,
-    ServiceRevision,
-    ServiceSpec,
-    replica_id,
-    replica_spec,
-)
+from corral.domain.replica_jobs import replica_id, replica_spec
+from corral.domain.service import ReplicaRow, Service, ServiceRevision, ServiceSpec
 from corral.domain.world import World
 from corral.wire.gateway_counters import (
     CountersReport,

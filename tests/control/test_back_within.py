@@ -7,8 +7,9 @@ import pytest
 from corral.control.service_checks import check_service
 from corral.domain.errors import Conflict
 from corral.domain.ids import ClusterId, JobId, UserName
+from corral.domain.lending import ParkBy
 from corral.domain.requests import ApplyService
-from corral.domain.service import ParkBy, ScaleRule, Service, ServiceRevision
+from corral.domain.service import ScaleRule, Service, ServiceRevision
 from corral.domain.world import World
 from tests.services import SEED, service_spec
 

@@ -15,6 +15,7 @@ from corral.wire.gateway_counters import (
     ReportedService,
     ReportedTokens,
 )
+from tests.control.services import service
 
 CHAT = ServiceName("chat")
 B1 = BatchId("b1")
@@ -50,7 +51,7 @@ def test_requests_and_tokens_of_batches_are_no_load_of_the_service() -> None:
         )
         under_way = sums.under_way("chat", second)
         assert under_way is not None
-        demand.take(sums.services["chat"], under_way, second)
+        demand.take(service(), sums.services["chat"], under_way, second)
     history = demand.demand.history
     assert history is not None
     rate = history.seconds[-1]

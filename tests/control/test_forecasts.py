@@ -17,11 +17,13 @@ from corral.domain.job import JobSpec
 from corral.domain.observed_state import Phase, Seen
 from corral.domain.queue import ANY_TYPE, Queue
 from corral.domain.queue_tree import QueueTree, whole_tree
+from corral.domain.reason_code import ReasonCode
 from corral.domain.requests import Cancel, Suspend
 from corral.domain.resources import Resources
 from corral.domain.run_history import Question, StartForecast
 from corral.domain.users import AuditEntry
 from corral.reconcile.start_forecast import foretell
+from corral.schedule.waiting import Reason
 from corral.store.memory_store import MemoryStore
 from tests.control.test_control import Head, story
 from tests.patience import PATIENCE_SECONDS
@@ -118,6 +120,24 @@ def test_nothing_is_foretold_of_a_job_that_no_node_has_an_account_for() -> None:
             id = await head.submit(gang())
             job = head.control.world.jobs[id]
             assert head.control.reason(job).code == "NoAccount"
+            assert await head.forecasts.of(job, ALICE) is None
+
+    story(tell())
+
+
+def test_nothing_is_foretold_of_a_job_that_lent_gpus_hold_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lent = Reason(code=ReasonCode.LENT_ROOM, sentence="2 GPUs are lent")
+
+    async def tell() -> None:
+        async with learning() as head:
+            first = await head.submit(ALL, key="a")
+            await head.says(first, Phase.UP)
+            id = await head.submit(gang("all-2", nodes=2, gpus=2), key="b")
+            job = head.control.world.jobs[id]
+            assert await head.forecasts.of(job, ALICE) is not None
+            monkeypatch.setattr(head.control, "reason", lambda job: lent)
             assert await head.forecasts.of(job, ALICE) is None
 
     story(tell())

@@ -178,14 +178,13 @@ def test_a_gang_that_makes_no_step_is_stalled_whatever_its_gpus_show() -> None:
     whole = Gang()
     whole.pass_by(4)
     full = full_gpus(whole)
-    bounds = []
-    for _ in range(2):
-        whole.stand_still(seconds=20.0)
-        found = whole.bound(full)
-        assert found is not None
-        bounds.append(found.bound)
-        texts = (found.text, found.advice)
-    assert bounds == [BottleneckKind.COMPUTE, BottleneckKind.STALLED]
+    whole.stand_still(seconds=20.0)
+    assert whole.bound(full) is None, "a rank may hang: its GPUs prove nothing"
+    whole.stand_still(seconds=20.0)
+    found = whole.bound(full)
+    assert found is not None
+    assert found.bound is BottleneckKind.STALLED
+    texts = (found.text, found.advice)
     assert "no rank has made a step for 40.0 s, and a step took 110 ms" in texts[0]
     assert f"corral debug stacks {whole.id}" in texts[1]
     whole.pass_by(1)

@@ -11,7 +11,8 @@ from corral.control.services.routes import callers_of, routes_of, user_of_caller
 from corral.domain.errors import Trouble
 from corral.domain.ids import AttemptNumber, NodeId, TokenId, UserName
 from corral.domain.job_states import JobState
-from corral.domain.service import CanaryRule, ServiceState, replica_key
+from corral.domain.replica_jobs import replica_key
+from corral.domain.service import CanaryRule, ServiceState
 from corral.domain.users import Role, Token, TokenKind, User
 from corral.domain.world import World
 from corral.gateway.routes_file import read_routes_file

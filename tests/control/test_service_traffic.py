@@ -11,9 +11,9 @@ from corral.domain.service import (
     CanaryRule,
     ScaleRule,
     Service,
-    ServiceFacts,
     ServiceState,
 )
+from corral.domain.service_facts import ServiceFacts
 from corral.domain.world import Changes, World
 from corral.reconcile import Now
 from corral.wire.gateway_counters import ReportedService

@@ -11,17 +11,19 @@ from corral.control.services.budget_deals import (
     BudgetDeals,
     BudgetState,
 )
+from corral.control.services.routes import callers_of
 from corral.control.services.token_budgets import (
     budget_states,
     has_budgets,
+    key_budget_states,
     month_of,
     queue_budgets,
 )
-from corral.domain.ids import QueueName, UserName
+from corral.domain.ids import QueueName, TokenId, UserName
 from corral.domain.ledger import UsageAmounts, UsageRecord
 from corral.domain.queue import Queue
 from corral.domain.queue_tree import QueueTree
-from corral.domain.users import Role, User
+from corral.domain.users import Role, Token, User
 from corral.gateway.access.budgets import BudgetCharge, GatewayBudgets
 from corral.gateway.openai_errors import GatewayRefusal
 from corral.wire.gateway_counters import (
@@ -51,6 +53,17 @@ def user(name: str, **limits: int) -> User:
     )
 
 
+def token(id: str, **more: int) -> Token:
+    return Token(
+        id=TokenId(id),
+        sha256=f"{id:0>64}",
+        user=UserName("ann"),
+        role=Role.CALLER,
+        created_at=1.0,
+        tokens_per_month=more.get("tokens_per_month"),
+    )
+
+
 def usage(user: str, queue: str, **tokens: float) -> UsageRecord:
     return UsageRecord(
         day=1,
@@ -76,6 +89,18 @@ def test_tokens_in_out_and_of_the_fallback_count_for_the_user_and_all_queues_abo
         "queue team": BudgetState(100, 16, RENEWS),
     }
     assert queue_budgets(TREE, QueueName("team")) == ("queue all", "queue team")
+
+
+def test_a_key_has_a_budget_of_its_own_beside_that_of_its_user() -> None:
+    limited = token("t1", tokens_per_month=500)
+    used = {TokenId("t1"): 120, TokenId("t2"): 7}
+    states = key_budget_states([limited, token("t2")], used, RENEWS)
+    assert states == {"token t1": BudgetState(500, 120, RENEWS)}
+    (first, second) = callers_of(
+        [limited, token("t2")], [user("ann", tokens_per_month=50)], 10.0
+    )
+    assert (first.budget, first.key_budget) == ("user ann", "token t1")
+    assert (second.budget, second.key_budget) == ("user ann", None)
 
 
 def test_the_cluster_gives_each_user_a_budget_of_its_own() -> None:
@@ -167,6 +192,14 @@ def test_a_budget_over_several_gateways_is_used_up_within_five_percent(
                 cluster.ask(name)
         cluster.second()
     assert 0.95 * 20_000 <= cluster.total <= 1.05 * 20_000
+
+
+def test_a_gateway_knows_the_limit_and_the_use_of_its_budgets() -> None:
+    deals = BudgetDeals()
+    deals.meet("a", 0.0)
+    dealt = deals.deal({"user ann": BudgetState(1000, 400, RENEWS)}, 0.0)
+    (entry,) = dealt["a"]
+    assert (entry.limit, entry.used, entry.part) == (1000, 400, 600)
 
 
 def test_a_gateway_that_begins_to_call_gets_what_the_others_do_not_use() -> None:

@@ -15,7 +15,7 @@ from corral.control.services.token_ledger import (
 )
 from corral.control.token_cost import tokens_since
 from corral.domain.gateway_counts import CallerCounts
-from corral.domain.ids import ClusterId, QueueName, ServiceName, UserName
+from corral.domain.ids import ClusterId, QueueName, ServiceName, TokenId, UserName
 from corral.domain.job import JobSpec
 from corral.domain.ledger import day_of
 from corral.domain.service import Service, ServiceState
@@ -130,6 +130,9 @@ class Cluster:
             self.second(COMMIT_SECONDS)
             self.tick()
 
+    def month_tokens(self) -> dict[TokenId, int]:
+        return self.traffic.tokens.month_tokens(self.world, self.now)
+
     def ledger(self) -> Sums:
         rows = asyncio.run(self.store.days(first=0, last=99_999))
         sums: Sums = Counter()
@@ -145,6 +148,14 @@ def sums_of(counts: dict[str, CallerCounts]) -> Sums:
         for name, count in zip(NAMES, one, strict=True):
             sums[caller.partition("/")[0], name] += count
     return +sums
+
+
+def key_tokens_of(processes: list[GatewayProcess]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for process in processes:
+        for caller, counts in process.counts.items():
+            sums[caller.split("/")[1]] += counts.tokens + counts.fallback
+    return dict(+sums)
 
 
 calls = st.tuples(
@@ -203,6 +214,26 @@ def test_tokens_are_added_exactly_once_across_kills_of_heads_and_gateways(
     cluster.settle()
     served = sum((sums_of(one.counts) for one in cluster.processes), Counter())
     assert cluster.ledger() == served
+    assert cluster.month_tokens() == key_tokens_of(cluster.processes)
+
+
+def test_the_tokens_of_a_key_begin_anew_with_each_month_and_survive_a_head() -> None:
+    cluster = Cluster()
+    cluster.gateway.serve("ann/t1", CallerCounts(1, 10, 0, 5))
+    cluster.second()
+    assert cluster.month_tokens() == {"t1": 15}, "before any commit"
+    cluster.settle()
+    cluster.lead()
+    assert cluster.month_tokens() == {"t1": 15}
+    cluster.now += 28 * DAY_SECONDS  # in the same month
+    cluster.gateway.serve("ann/t1/batch", CallerCounts(1, 8, 0, 2))
+    cluster.settle()
+    assert cluster.month_tokens() == {"t1": 15 + 5}, "one of a batch counts half"
+    cluster.now += 4 * DAY_SECONDS
+    assert cluster.month_tokens() == {}
+    cluster.gateway.serve("ann/t1", CallerCounts(1, 1, 0, 1))
+    cluster.settle()
+    assert cluster.month_tokens() == {"t1": 2}
 
 
 def test_a_killed_gateway_loses_only_what_it_had_not_written() -> None:
@@ -225,6 +256,7 @@ def test_a_file_that_is_older_than_the_last_report_changes_nothing() -> None:
     cluster.kill_gateway()
     cluster.settle()
     assert cluster.ledger()["ann", "prompt_tokens"] == 17
+    assert cluster.month_tokens() == {"t1": 23}
     cluster.lead()
     cluster.settle()
     assert cluster.ledger()["ann", "prompt_tokens"] == 17

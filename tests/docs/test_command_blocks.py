@@ -12,6 +12,7 @@ A fence may say more behind its language:
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,8 +25,10 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.house import House, stop_all
+from tests.scenarios.warm import warm
 
 ROOT = Path(__file__).parents[2]
+FORWARDED = Path(__file__).with_name("forwarded.py")
 PAGES = sorted((*ROOT.glob("docs/start/*.md"), *ROOT.glob("docs/guides/*.md")))
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 BLOCK_SECONDS = 150.0
@@ -90,11 +93,24 @@ def empty_home() -> Iterator[Path]:
         shutil.rmtree(home, ignore_errors=True)
 
 
+def put_forwarded(folder: Path) -> None:
+    """Put a `corral` into a directory that runs in a process that has loaded it."""
+    program = folder / "corral"
+    words = [sys.executable, "-IS", str(FORWARDED), str(warm().fileno())]
+    real = Path(sys.executable).parent / "corral"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join([*words, str(real)])} "$@"\n')
+    program.chmod(0o755)
+
+
 def run(block: Block, folder: Path) -> "subprocess.CompletedProcess[str]":
     """Run a block in a directory below the user's home."""
+    programs = f"{folder.parent / 'bin'}:{Path(sys.executable).parent}"
+    # what `corral simulate` compiles is there from other tests
+    numba = {name: one for name, one in os.environ.items() if name.startswith("NUMBA_")}
     env = {
+        **numba,
         "HOME": str(folder.parent),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{programs}:{os.environ['PATH']}",
         "COLUMNS": "100",
         "LANG": "C.UTF-8",
         "TZ": "UTC",
@@ -107,6 +123,7 @@ def run(block: Block, folder: Path) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         timeout=BLOCK_SECONDS,
+        pass_fds=[warm().fileno()],
     )
 
 
@@ -119,6 +136,9 @@ def test_the_commands_of_a_page_run_in_their_order(page: Path) -> None:
     with empty_home() as home:
         folder = home / "work"
         folder.mkdir()
+        (home / "bin").mkdir()
+        if page.parent.name != "start":  # those pages start the program itself
+            put_forwarded(home / "bin")
         for block in found:
             if "file" in block.options:
                 (folder / block.options["file"]).write_text(block.text)

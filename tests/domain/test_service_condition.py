@@ -1,15 +1,18 @@
 """The condition of a service follows from its replicas and their ends."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from corral.domain.role_rule import PrefillGroup
 from corral.domain.service import ServiceState
 from corral.domain.service_condition import (
     condition_of,
     failed_starts_text,
     turned_back_text,
 )
+from tests.control.roles import DECODE, PREFILL, apart, replica
 from tests.control.services import row, service
 
 END = "chat_2 ended: exit code 3"
@@ -23,7 +26,7 @@ END = "chat_2 ended: exit code 3"
         ({"wanted": 2}, 0, "STARTING"),
         ({"wanted": 0}, 0, "IDLE"),
         ({"wanted": 2, "fruitless": 1}, 0, "FAILING"),
-        ({"wanted": 2, "fruitless": 1}, 1, "FAILING"),
+        ({"wanted": 2, "fruitless": 1}, 1, "PARTIAL"),
         ({"wanted": 2, "fruitless": 1}, 2, "READY"),
         ({"wanted": 2, "trial": 2, "trial_fruitless": 2}, 2, "READY"),
         ({"wanted": 2, "state": ServiceState.STOPPING}, 2, "STOPPING"),
@@ -36,6 +39,28 @@ def test_the_condition_is_that_of_the_replicas_that_are_wanted(
     ready_rows = [row(number) for number in range(1, ready + 1)]
     starting = row(9, ready_at=None)
     assert condition_of(service(*ready_rows, starting, **more)) == condition
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "condition"),
+    [(1, 1, "READY"), (0, 1, "PARTIAL"), (1, 0, "STARTING"), (0, 0, "STARTING")],
+)
+def test_a_service_with_roles_is_ready_with_both_groups(
+    prefill: int, decode: int, condition: str
+) -> None:
+    rows = [replica(1, PREFILL)] * prefill + [replica(2, DECODE)] * decode
+    assert condition_of(apart(*rows)) == condition
+    failing = apart(*rows, fruitless=1)
+    if not decode:
+        assert condition_of(failing) == "FAILING"
+
+
+def test_a_failed_start_of_a_prefill_replica_is_reported() -> None:
+    failing = replace(
+        apart(), prefill=PrefillGroup(wanted=1, fruitless=2, last_end=END)
+    )
+    assert "2 replicas of revision 1" in failed_starts_text(failing)
+    assert END in failed_starts_text(failing)
 
 
 def test_a_failed_start_names_its_revision_and_its_end() -> None:

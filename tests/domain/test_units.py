@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from corral.domain.units import (
     bytes_of,
+    count_of,
     counted,
     duration_text,
     gpus_text,
@@ -54,6 +55,20 @@ def test_slurms_form_and_ours_agree(
 )  # fmt: skip
 def test_a_size_is_read_in_powers_of_1000_and_of_1024(text: str, size: int) -> None:
     assert bytes_of(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("200", 200), ("50k", 50_000), ("1.5M", 1_500_000), ("2G", 2 * 10**9)],
+)
+def test_a_count_has_a_decimal_suffix(text: str, count: int) -> None:
+    assert count_of(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "M", "-1", "5MB", "5 M", "1e6", "1,000"])
+def test_what_is_no_count_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="not a valid count; write for example"):
+        count_of(text)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Mock engines that load LoRA adapters as vLLM does, or have them as llama.cpp does."""
+"""Mock engines that load LoRA adapters as vLLM and SGLang do, or have them as llama.cpp
+does."""
 
 import json
 from collections.abc import Callable
@@ -91,6 +92,36 @@ class AdapterEngine:
         held, self.held = self.held, []
         for end in held:
             end()
+
+
+class SglangEngine(AdapterEngine):
+    """Engine that refuses a second load, and finds the adapter after a colon."""
+
+    def behave(self, request: Request, side: ReplicaSide) -> None:
+        path = request.head.split(b" ")[1]
+        if path in (b"/load_lora_adapter", b"/unload_lora_adapter"):
+            head = request.head.replace(b" /", b" /v1/", 1)
+            super().behave(Request(head, request.body), side)
+        elif path.endswith(b"load_lora_adapter"):
+            answer(side, {"detail": "Not Found"}, "404 Not Found")
+        else:
+            super().behave(request, side)
+
+    def load(self, body: Any, side: ReplicaSide) -> None:
+        if body["lora_name"] in self.loaded:
+            self.loads.append(body["lora_name"])
+            refusal = {"success": False, "error_message": "it exists"}
+            answer(side, refusal, "400 Bad Request")
+        else:
+            super().load(body, side)
+
+    def serve(self, body: Any, side: ReplicaSide) -> None:
+        base, _, adapter = body["model"].partition(":")
+        assert base in ("chat", "org/name")
+        if adapter and adapter not in self.loaded:
+            answer(side, {"error": {"message": "not loaded"}}, "400 Bad Request")
+        else:
+            super().serve({**body, "model": adapter or "chat"}, side)
 
 
 @dataclass(eq=False)

@@ -57,6 +57,14 @@ def response(client: openai.OpenAI) -> object:
     return client.responses.create(model="chat", input="hello").output_text
 
 
+def stored_response(client: openai.OpenAI) -> object:
+    made = client.responses.create(model="chat", input="hello")
+    text = client.responses.retrieve(made.id).output_text
+    client.responses.delete(made.id)
+    missing = error_of(lambda: client.responses.retrieve(made.id))
+    return [text, missing]
+
+
 def response_stream(client: openai.OpenAI) -> object:
     stream = client.responses.create(model="chat", input="hello", stream=True)
     return [event.type for event in stream]
@@ -166,6 +174,7 @@ CALLS = [
     embeddings,
     response,
     response_stream,
+    stored_response,
     models,
     transcription,
     wrong_key,

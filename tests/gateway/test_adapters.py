@@ -14,6 +14,7 @@ from tests.gateway.adapter_engines import (
     TONE,
     AdapterEngine,
     FixedEngine,
+    SglangEngine,
 )
 from tests.gateway.worlds import World, gateway, json_bytes, play, routes_of
 
@@ -41,6 +42,47 @@ def test_an_adapter_is_loaded_once_and_then_serves_under_its_name(model: str) ->
             assert engine.served[-1] == "chat"
             counts = world.metrics
             assert (counts.adapter_loads, counts.adapter_failures) == (1, 0)
+
+    play(scenario())
+
+
+def test_an_adapter_that_the_node_has_fetched_is_found_by_its_name() -> None:
+    async def scenario() -> None:
+        engine = AdapterEngine("a", loaded={"legal": "/node/attempts/j1.1/1"})
+        service = {**VLLM, "adapters": [{"name": "legal", "path": "s3://bucket/legal"}]}
+        async with gateway(engine.replica, **service) as world:
+            assert (await ask(world, "legal")).status == 200
+            assert (engine.loads, engine.served) == ([], ["legal"])
+
+    play(scenario())
+
+
+@pytest.mark.parametrize("model", ["legal", "chat:legal", "org/name:legal"])
+def test_sglang_gets_the_adapter_after_the_name_of_the_model(model: str) -> None:
+    async def scenario() -> None:
+        engine = SglangEngine("a")
+        service = {**VLLM, "adapter_calls": "sglang", "max_adapters": 1}
+        async with gateway(engine.replica, **service) as world:
+            for name in (model, model, "tone", "chat"):
+                assert (await ask(world, name)).status == 200
+            assert engine.served == ["legal", "legal", "tone", "chat"]
+            assert (engine.loads, engine.unloads) == (["legal", "tone"], ["legal"])
+            counts = world.metrics
+            assert (counts.adapter_loads, counts.adapter_failures) == (2, 0)
+
+    play(scenario())
+
+
+def test_a_load_that_sglang_refuses_counts_if_another_gateway_has_made_it() -> None:
+    async def scenario() -> None:
+        engine = SglangEngine("a")
+        service = {**VLLM, "adapter_calls": "sglang"}
+        async with gateway(engine.replica, **service) as world:
+            assert (await ask(world, "tone")).status == 200
+            engine.loaded["legal"] = "/data/legal"  # not known here yet
+            assert (await ask(world, "legal")).status == 200
+            assert engine.loads == ["tone", "legal"]
+            assert world.metrics.adapter_failures == 0
 
     play(scenario())
 

@@ -108,6 +108,37 @@ def test_bad_framing_is_refused_and_the_connection_closed(name: str) -> None:
     play(scenario())
 
 
+FORM_HEAD = head(
+    PLAIN + b"Content-Type: multipart/form-data; boundary=x\r\n" + CHUNKED,
+    b"",
+    b"POST /v1/audio/transcriptions HTTP/1.1",
+)
+TOO_LARGE = {
+    "a length": FRAMING["large length"][0],
+    "chunks": FRAMING["body above the limit"][0],
+    "a form": FORM_HEAD + chunk(b"f" * 1_000_001),
+    "an HTTP service": head(
+        PLAIN + CHUNKED, chunk(b"f" * 1_000_001), b"POST /services/chat/up HTTP/1.1"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+@pytest.mark.parametrize("given", [b"", b"my-request"])
+def test_a_body_that_is_too_large_gets_the_id_of_its_request(
+    name: str, given: bytes
+) -> None:
+    async def scenario() -> None:
+        lines = b"\r\nx-request-id: " + given if given else b""
+        data = TOO_LARGE[name].replace(b" HTTP/1.1", b" HTTP/1.1" + lines, 1)
+        async with gateway(MockReplica("a"), body_bytes=1_000_000) as world:
+            answer = await world.raw(data)
+        assert answer.split()[1] == b"413"
+        assert b"\r\nx-request-id: " + given in answer
+
+    play(scenario())
+
+
 BODIES: dict[str, bytes] = {
     "not JSON": b"model=chat",
     "empty": b"",

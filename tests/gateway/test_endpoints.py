@@ -164,7 +164,7 @@ def test_a_response_is_continued_where_it_was_made(
             for engine in engines:
                 engine.kept = [f"resp_{engine.name}"]
                 text = f'{{"id": "resp_{engine.name}"}}'.encode()
-                world.core.services["chat"].responses.note(text, engine.name)
+                world.core.services["chat"].responses.note(text, engine.name, "")
             for engine in engines:
                 for _ in range(3):
                     last = engine.kept[-1]
@@ -187,8 +187,18 @@ def test_places_of_responses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(response_places, "REMEMBERED", 3)
     places = ResponsePlaces()
     for number in range(5):
-        assert places.note(b'{"id": "resp_%d"}' % number, "a")
-    assert [places.find(f"resp_{number}") for number in range(5)] == [
+        assert places.note(b'{"id": "resp_%d"}' % number, "a", "ann")
+    assert [places.find(f"resp_{number}", "ann") for number in range(5)] == [
         None, None, "a", "a", "a",
     ]  # fmt: skip
-    assert not places.note(b'{"id": "chatcmpl-1"}', "a")
+    assert not places.note(b'{"id": "chatcmpl-1"}', "a", "ann")
+
+
+def test_no_caller_takes_over_the_response_of_another_by_its_id() -> None:
+    places = ResponsePlaces()
+    for owner, replica in (("ann", "a"), ("bob", "b")):
+        assert places.note(b'{"id": "resp_1"}', replica, owner)
+    assert places.find("resp_1", "ann") == "a"
+    assert places.find("resp_1", "bob") is None
+    assert places.is_of_another("resp_1", "bob")
+    assert not places.is_of_another("resp_1", "ann")

@@ -35,6 +35,7 @@ EXPECTED: dict[str, Any] = {
     "embeddings": [[0.5, 1.0], [0.5, 1.0]],
     "response": "hello",
     "response_stream": ["response.created", "response.completed"],
+    "stored_response": ["hello", ["NotFoundError", 404, "response_not_found"]],
     "models": [["chat", "org/name"], "org/name"],
     "transcription": "spoken",
     "wrong_key": ["AuthenticationError", 401, "invalid_api_key"],
@@ -104,6 +105,8 @@ def behave(request: Request, side: ReplicaSide) -> None:
             for number, _ in enumerate(request.json["input"])
         ]
         answer(side, {"object": "list", "data": rows, "model": "chat"})
+    elif path == b"/v1/responses/resp_1":
+        answer(side, RESPONSE)  # also of DELETE, whose body the client does not read
     elif path == b"/v1/responses":
         if not request.json.get("stream"):
             answer(side, RESPONSE)

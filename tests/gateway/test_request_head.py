@@ -165,6 +165,9 @@ class Recorder:
         self.now = lambda: 0.0
         self.served: list[tuple[bytes, bytes, bytes]] = []
 
+    def request_id_of(self, head: RequestHead) -> bytes:
+        return head.request_id or b"1"
+
     def check_head(self, head: RequestHead) -> object:
         return None
 

@@ -7,17 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.ids import AttemptNumber, NodeId, QueueName
+from corral.domain.event_kind import EventKind
+from corral.domain.hang import HangAct, WatchRule
+from corral.domain.hang_record import HangRecord
+from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.node import Liveness
 from corral.domain.observed_state import Facts, Phase, Progress
 from corral.domain.telemetry import DiskSample, NodeSample
-from corral.domain.world import Changes
+from corral.domain.world import Changes, Event
 from corral.insight.alerts import (
     Alert,
     AlertKind,
     AlertRules,
     AlertSnapshot,
     Severity,
+    happened,
     standing,
     with_beginnings,
 )
@@ -256,3 +260,63 @@ def test_a_loss_that_is_not_a_number_is_told_with_its_step_while_the_job_runs() 
     assert (alert.key, alert.next) == ("loss_nan:j1:1", "corral why j1")
     assert "the training loss has been NaN (not a number) since step 40" in alert.text
     assert kinds(look(cluster), replace(RULES, loss_nan=False)) == []
+
+
+def hang(cluster: Cluster, job: JobId, act: HangAct) -> HangRecord:
+    """Give the job's attempt a recorded hang."""
+    record = HangRecord(
+        at=1_000_050.0,
+        stalled_seconds=12.0,
+        step=20,
+        newest_step=20,
+        act=act,
+        why="",
+        rank=2,
+        node=NodeId("n1"),
+    )
+    attempts = cluster.world.attempts
+    attempts[job] = replace(attempts[job], hang=record)
+    return record
+
+
+def test_a_hang_that_is_only_told_stands_until_steps_go_on() -> None:
+    cluster = Cluster(node("n1"))
+    job = cluster.submit(gang(hang=WatchRule(act=HangAct.ALERT)))
+    cluster.up(job)
+    hang(cluster, job, HangAct.ALERT)
+    (alert,) = standing(look(cluster), RULES)
+    assert (alert.key, alert.since, alert.moment) == (
+        "job_hung:j1:1",
+        1_000_050.0,
+        False,
+    )
+    assert (
+        "hangs: no step for 12.0 s after step 20: rank 2 on n1 is stuck" in alert.text
+    )
+    assert kinds(look(cluster), replace(RULES, job_hung=False)) == []
+    attempts = cluster.world.attempts
+    attempts[job] = replace(attempts[job], hang=None)
+    assert kinds(look(cluster)) == []
+
+
+@pytest.mark.parametrize("act", HangAct)
+def test_a_hang_that_ended_an_attempt_is_told_once_by_its_event(act: HangAct) -> None:
+    cluster = Cluster(node("n1"))
+    id = cluster.submit(gang(hang=WatchRule(act=act)))
+    event = Event(
+        at=7.0,
+        kind=EventKind.HUNG,
+        text="gpt hung: x",
+        job=id,
+        attempt=AttemptNumber(1),
+    )
+    job = cluster.world.jobs[id]
+    alert = happened(event, job, RULES)
+    if act is HangAct.ALERT:
+        assert alert is None, "it stands"
+        return
+    assert alert is not None
+    assert (alert.key, alert.moment, alert.since) == ("job_hung:j1:1", True, 7.0)
+    assert "gpt hung: x" in alert.text
+    assert happened(event, job, replace(RULES, job_hung=False)) is None
+    assert happened(replace(event, kind=EventKind.PLACED), job, RULES) is None

@@ -4,7 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from corral.insight.bottleneck import BottleneckKind, StepTimes, bottleneck_of
+from corral.insight.bottleneck import (
+    BottleneckKind,
+    StepTimes,
+    bottleneck_of,
+    hung,
+)
 from corral.insight.link_use import LinkUse
 from corral.insight.straggler import Straggler
 
@@ -110,3 +115,25 @@ def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:
 )
 def test_where_nothing_stands_out_nothing_is_told(spent: StepTimes) -> None:
     assert bottleneck_of(spent, job="j1") is None
+
+
+@pytest.mark.parametrize("utilisation", [0.97, 0.3, 0.01])
+def test_times_of_before_bound_nothing_once_no_rank_makes_a_step(
+    utilisation: float,
+) -> None:
+    """A rank may hang, and GPUs that wait for it count as busy."""
+    steps = StepTimes(steps=9, compute_seconds=9.0, utilisation=utilisation)
+    for seconds, is_bound in ((9.9, True), (10.0, False), (29.0, False)):
+        quiet = replace(steps, since_step_seconds=seconds)
+        assert (bottleneck_of(quiet, job="j1") is not None) == is_bound
+    slow = replace(steps, compute_seconds=90.0, since_step_seconds=29.0)
+    assert bottleneck_of(slow, job="j1") is not None, "its steps take 10 s"
+
+
+def test_a_job_that_hangs_is_stalled_with_the_rank_for_which_the_others_wait() -> None:
+    found = hung("rank 2 on n1 is stuck", "j1")
+    assert (found.bound, found.text) == (
+        BottleneckKind.STALLED,
+        "rank 2 on n1 is stuck",
+    )
+    assert found.advice.startswith("corral debug stacks j1")

@@ -46,6 +46,34 @@ def test_each_type_of_gpu_is_either_answered_or_refused_with_a_reason() -> None:
     assert "even for a single request" in refused["a6000"]
 
 
+def test_roles_pay_where_fewer_replicas_keep_the_targets() -> None:
+    found = plan_serve(replace(EIGHT, input=2000, itl_p90=20.0, ttft_p90=2000.0))
+    roles, best = found.roles, found.best
+    assert roles is not None
+    assert roles.pays
+    assert roles.replicas < best.replicas
+    assert roles.itl <= 0.020
+    assert roles.ttft <= 2.0
+    page = report(found)
+    assert "would pay: 2 GPUs would keep the targets" in page.verdict
+    assert page.data["roles"]["prefill"] == roles.prefill
+    assert "It would pay" in page.tables[-1].note
+
+
+def test_roles_that_do_not_pay_are_compared_and_not_recommended() -> None:
+    found = plan()
+    assert found.roles is not None
+    assert not found.roles.pays
+    assert found.roles.replicas == found.best.replicas
+    page = report(found)
+    assert "would pay" not in page.verdict
+    assert "It would not pay" in page.tables[-1].note
+    alone = plan_serve(replace(EIGHT, qps=0.1))
+    assert alone.best.replicas == 1
+    assert alone.roles is None
+    assert report(alone).data["roles"] is None
+
+
 def test_money_by_hand() -> None:
     # 2 USD a GPU-hour; all replicas make 20 x 200 = 4,000 tokens a second, 14.4 million
     # an hour.

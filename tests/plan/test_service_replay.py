@@ -12,12 +12,12 @@ from corral.domain.errors import SpecInvalid
 from corral.domain.service import ScaleRule
 from corral.perf.serving import BatchLimits, Load, served
 from corral.plan.serve.plan import ServeRequest, plan_serve
+from corral.plan.serve.roles import estimate_roles
 from corral.plan.service_replay.modelled_steps import ModelledSteps
 from corral.plan.service_replay.prefix_cache import PrefixCache, pooled_hit_share
 from corral.plan.service_replay.replay import ReplayedService, replay_trace
 from corral.plan.service_replay.replay_plan import ReplayRequest, plan_replay
 from corral.plan.service_replay.replay_report import replay_report
-from corral.plan.service_replay.roles import estimate_roles
 from corral.plan.service_replay.trace_outcome import TraceOutcome
 from corral.plan.service_replay.trace_request import TraceRequest, summary_of
 

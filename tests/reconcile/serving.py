@@ -1,5 +1,6 @@
 """A service in a world of its own, in virtual time: what tests of services share."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ from corral.domain.attempt import Exit
 from corral.domain.ids import JobId, NodeId, ServiceName
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
+from corral.domain.node import Node
 from corral.domain.observed_state import Phase
 from corral.domain.requests import (
     ApplyService,
@@ -20,9 +22,10 @@ from corral.domain.service import (
     CanaryRule,
     ReplicaRow,
     Service,
-    ServiceFacts,
     ServiceSpec,
 )
+from corral.domain.service_facts import ServiceFacts
+from corral.domain.serving_roles import ServingRole
 from corral.domain.world import Event
 from corral.reconcile.await_node_faults import SETTLES_SECONDS
 from tests.worlds import Cluster, gang, node
@@ -50,8 +53,12 @@ def service_spec(run: str = "serve v1", **more: Any) -> ServiceSpec:
 class Serving:
     """A cluster with one service; its replicas become ready when a test says so."""
 
-    def __init__(self, spec: ServiceSpec | None = None, *, nodes: int = 3) -> None:
-        self.cluster = Cluster(*(node(f"n{one}") for one in range(1, nodes + 1)))
+    def __init__(
+        self, spec: ServiceSpec | None = None, *, nodes: int | Sequence[Node] = 3
+    ) -> None:
+        if isinstance(nodes, int):
+            nodes = [node(f"n{one}") for one in range(1, nodes + 1)]
+        self.cluster = Cluster(*nodes)
         self.events: list[Event] = []
         self.jobs: dict[JobId, Job] = {}
         self.apply(spec or service_spec())
@@ -61,8 +68,12 @@ class Serving:
     def apply(self, spec: ServiceSpec) -> None:
         self.ask(ApplyService(spec=spec, key_seed="5eed"))
 
-    def scale(self, least: int, most: int) -> None:
-        self.ask(ScaleService(service=CHAT, min_replicas=least, max_replicas=most))
+    def scale(
+        self, least: int, most: int, role: ServingRole = ServingRole.WHOLE
+    ) -> None:
+        self.ask(
+            ScaleService(service=CHAT, min_replicas=least, max_replicas=most, role=role)
+        )
 
     def roll_back(self, revision: int | None = None) -> None:
         self.ask(RollBackService(service=CHAT, revision=revision))

@@ -9,6 +9,7 @@ from corral.domain.attempt import Exit
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import JobSpec, Origin, Retry
 from corral.domain.job_states import JobState
+from corral.domain.keep_rule import KeepRule
 from corral.domain.kept_checkpoints import kept_saves
 from corral.domain.observed_state import Phase, Progress
 from corral.domain.receipt import Receipt
@@ -117,5 +118,5 @@ def test_the_newest_saves_of_the_newest_attempt_are_kept() -> None:
         for step in (25, 35)
     ]
     broken = replace(second[1], step=45, quarantined="a bit")
-    kept = kept_saves([*first, *second, broken], 3)
+    kept = kept_saves([*first, *second, broken], KeepRule(last=3))
     assert [(save.attempt, save.step) for save in kept] == [(2, 35), (2, 25), (1, 30)]

@@ -11,6 +11,7 @@ from corral.domain.service_affinity import Affinity
 from corral.reconcile.desired_state import launch_of
 from corral.wire.gateway_routes import KvEventsEntry
 from tests.reconcile.serving import Serving, service_spec
+from tests.reconcile.test_services_roles import roles_spec
 from tests.worlds import gang
 
 JOB = JobId("j1_1")
@@ -65,6 +66,18 @@ def test_a_replica_with_exact_affinity_gets_ports_for_the_events_of_its_cache() 
     (replica,) = entry.replicas
     assert replica.kv_events == KvEventsEntry(port=20002, replay_port=20003)
     assert ports_by_node(serving)[attempt.nodes[0]] == [20001, 20002, 20003]
+
+
+def test_a_transfer_port_is_no_other_port_and_may_be_missing() -> None:
+    both = roles_spec(prefill=(1, 1), decode=(0, 0), affinity=Affinity.EXACT)
+    serving = serving_with_ports((1, 2, 3, 4), both)
+    (attempt,) = serving.cluster.world.attempts.values()
+    ports = {attempt.listening_port, attempt.transfer_port, *attempt.kv_ports}
+    assert ports == {1, 2, 3, 4}
+    assert sorted(ports_by_node(serving)[attempt.nodes[0]]) == [1, 2, 3, 4]
+    serving = serving_with_ports((1,), both)
+    (attempt,) = serving.cluster.world.attempts.values()
+    assert (attempt.listening_port, attempt.transfer_port) == (1, None)
 
 
 def test_with_too_few_ports_it_serves_without_the_events_of_its_cache() -> None:

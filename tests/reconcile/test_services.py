@@ -16,6 +16,7 @@ from corral.domain.requests import (
 )
 from corral.domain.service import ServiceState
 from corral.reconcile.desired_state import launch_of
+from corral.reconcile.services.replica_count import first_reason
 from tests.reconcile.serving import CHAT, Serving, service_spec, several
 
 # -- replicas are jobs -----------------------------------------------------------------
@@ -269,6 +270,22 @@ def test_a_replica_that_a_user_stops_is_replaced_without_delay(
 
 
 # -- how many --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bounds", "reason"),
+    [
+        ((0, 2), "its first replica starts with the first request"),
+        ((0, 0), "its spec asks for 0 replicas"),
+        ((1, 2), "its spec asks for at least 1 replica"),
+    ],
+)
+def test_a_new_service_says_why_it_has_its_number_of_replicas(
+    bounds: tuple[int, int], reason: str
+) -> None:
+    least, most = bounds
+    spec = service_spec(min_replicas=least, max_replicas=most)
+    assert first_reason(spec) == reason
 
 
 def test_the_number_follows_the_measured_demand_within_the_range() -> None:

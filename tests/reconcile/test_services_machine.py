@@ -22,7 +22,8 @@ from corral.domain.requests import (
     StopService,
     Suspend,
 )
-from corral.domain.service import CanaryRule, ReplicaRow, Service, ServiceFacts
+from corral.domain.service import CanaryRule, ReplicaRow, Service
+from corral.domain.service_facts import ServiceFacts
 from corral.domain.world import World
 from corral.reconcile.await_node_faults import SETTLES_SECONDS
 from corral.store import row_codec
@@ -290,8 +291,7 @@ class ServiceLife(RuleBasedStateMachine):
         assert service.state == "ACTIVE"
         assert service.trial is None
         assert [row.revision for row in self.rows] == [service.current] * len(self.rows)
-        assert service.ready_count == len(self.rows) == service.wanted
-        assert service.spec.min_replicas <= service.wanted <= service.spec.max_replicas
+        self.check_settled(service)
         self.stop(0)
         for _ in range(5):
             self.tick(30.0)
@@ -299,6 +299,10 @@ class ServiceLife(RuleBasedStateMachine):
         assert self.service is None
         assert not self.world.jobs
         assert not self.world.allocations
+
+    def check_settled(self, service: Service) -> None:
+        assert service.ready_count == len(self.rows) == service.wanted
+        assert service.spec.min_replicas <= service.wanted <= service.spec.max_replicas
 
 
 TestServiceLife = ServiceLife.TestCase

@@ -10,11 +10,12 @@ from corral.domain.desired_state import DesiredState, Version
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, SleepCalls
 from corral.domain.job_states import JobState
+from corral.domain.lending import ParkBy
 from corral.domain.observed_state import Phase
 from corral.domain.reason_code import ReasonCode
 from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.requests import Cancel, Resume, SetNode, Suspend
-from corral.domain.service import ParkBy, ReplicaRow, ScaleRule, ServiceSpec
+from corral.domain.service import ReplicaRow, ScaleRule, ServiceSpec
 from corral.domain.usage import Reservation
 from corral.domain.world import Changes
 from corral.reconcile.desired_state import wanted_of
@@ -134,7 +135,7 @@ def test_a_slow_job_does_not_start_on_lent_gpus(park: ParkBy) -> None:
     assert outcome.reasons is not None
     reason = outcome.reasons[slow.id]
     assert reason.code is ReasonCode.LENT_ROOM
-    assert "lent by service chat, which needs them back within 10 s" in reason.sentence
+    assert "lent by service chat, which needs it back within 10 s" in reason.sentence
     assert serving.borrow(name="quick").state is JobState.STARTING
 
 

@@ -203,3 +203,15 @@ def test_a_limit_holds_although_the_ranks_of_one_node_have_ended() -> None:
     cluster.say(id, Phase.UP, on=second, ran_seconds=61.0)
     cluster.tick()
     assert cluster.world.jobs[id].state == JobState.STOPPING
+
+
+def test_a_limit_counts_from_the_last_rank_although_it_has_ended_at_once() -> None:
+    cluster = Cluster(node("n1"), node("n2"))
+    id = cluster.submit(gang(nodes=2, max_duration_seconds=60.0))
+    ran(cluster, id, 5.0)
+    first, second = cluster.world.attempts[id].nodes
+    ended = ((0, Exit(code=0, at=cluster.wall - 1.0)),)
+    cluster.say(id, Phase.ENDED, on=first, exits=ended, ran_seconds=1.0)
+    cluster.say(id, Phase.UP, on=second, ran_seconds=90.0)
+    cluster.tick()
+    assert cluster.world.jobs[id].state == JobState.RUNNING

@@ -4,6 +4,7 @@ true."""
 import os
 import signal
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,28 @@ from tests.patience import own_loopback
 from tests.scenarios.house import House, house, until, wait_in_shell
 
 LITTLE = {"cpu": 0.01}
+NODES = ("n1", "n2")
+shared = pytest.mark.xdist_group("faults")  # those with the cluster `pair`
+
+
+@pytest.fixture(scope="module")
+def whole_pair() -> Iterator[House]:
+    with house("--nodes", "2", "--gpus", "1", "--host", own_loopback()) as made:
+        yield made
+
+
+@pytest.fixture
+def pair(whole_pair: House) -> Iterator[House]:
+    """Two nodes that are alive, and no unfinished job before the test and after it."""
+    yield whole_pair
+    (whole_pair.shared / "go").unlink(missing_ok=True)
+    unfinished = [job.id for job in whole_pair.jobs() if not job.is_over]
+    for id in unfinished:
+        whole_pair.ok("stop", id, "-y")
+    for id in unfinished:
+        whole_pair.until_over(id)
+    alive = dict.fromkeys(NODES, "alive")
+    until(lambda: whole_pair.nodes() == alive, "both nodes are alive")
 
 
 def submit_sweep(here: House, delays: list[float]) -> dict[str, int]:
@@ -41,21 +64,23 @@ def assert_true_ends(here: House, codes: dict[str, int]) -> None:
         assert job.state == "FAILED"
 
 
-def test_exits_around_a_kill_of_the_head_are_true_and_nothing_is_restarted() -> None:
-    with house("--nodes", "2", "--gpus", "0", "--host", own_loopback()) as here:
-        steady = here.submit("steady", "sleep 300")
-        here.until_state(steady, "RUNNING")
-        codes = submit_sweep(here, [0.4 * number for number in range(8)])
-        let_go(here)
-        time.sleep(1.0)
-        url = here.answer("status")["head"]["url"]
-        here.kill_head()
-        here.up()
-        assert here.answer("status")["head"]["url"] == url, "the port has changed"
-        assert_true_ends(here, codes)
-        assert (here.job(steady).state, here.job(steady).attempt) == ("RUNNING", 1)
-        here.ok("stop", steady, "-y")
-        assert here.until_over(steady).state == "CANCELLED"
+@shared
+def test_exits_around_a_kill_of_the_head_are_true_and_nothing_is_restarted(
+    pair: House,
+) -> None:
+    steady = pair.submit("steady", "sleep 300")
+    pair.until_state(steady, "RUNNING")
+    codes = submit_sweep(pair, [0.4 * number for number in range(8)])
+    let_go(pair)
+    time.sleep(1.0)
+    url = pair.answer("status")["head"]["url"]
+    pair.kill_head()
+    pair.up()
+    assert pair.answer("status")["head"]["url"] == url, "the port has changed"
+    assert_true_ends(pair, codes)
+    assert (pair.job(steady).state, pair.job(steady).attempt) == ("RUNNING", 1)
+    pair.ok("stop", steady, "-y")
+    assert pair.until_over(steady).state == "CANCELLED"
 
 
 @pytest.mark.soak
@@ -73,28 +98,31 @@ def test_exits_swept_two_seconds_around_a_restart_are_true(down_seconds: float) 
             (here.shared / "go").unlink()
 
 
-def test_a_job_outlives_its_agent_and_its_end_is_not_lost() -> None:
-    with house("--nodes", "1", "--gpus", "0") as here:
-        codes = submit_sweep(here, [0.0, 0.5, 2.0])
-        old = here.agent("n1")
-        let_go(here)
-        old.signal(signal.SIGKILL)
-        until(
-            lambda: here.agent_or_none("n1") not in (None, old),
-            "another agent is there",
-        )
-        assert_true_ends(here, codes)
+@shared
+def test_a_job_outlives_its_agent_and_its_end_is_not_lost(pair: House) -> None:
+    codes = submit_sweep(pair, [0.0, 0.5, 2.0])
+    old = {node: pair.agent(node) for node in NODES}
+    let_go(pair)
+    for node in NODES:
+        old[node].signal(signal.SIGKILL)
+    until(
+        lambda: all(
+            pair.agent_or_none(node) not in (None, old[node]) for node in NODES
+        ),
+        "other agents are there",
+    )
+    assert_true_ends(pair, codes)
 
 
-def test_head_and_agents_killed_together_lose_nothing() -> None:
-    with house("--nodes", "2", "--gpus", "0") as here:
-        codes = submit_sweep(here, [0.0, 0.5, 1.5, 3.0])
-        let_go(here)
-        here.kill_head()
-        for node in ("n1", "n2"):
-            here.agent(node).signal(signal.SIGKILL)
-        here.up()
-        assert_true_ends(here, codes)
+@shared
+def test_head_and_agents_killed_together_lose_nothing(pair: House) -> None:
+    codes = submit_sweep(pair, [0.0, 0.5, 1.5, 3.0])
+    let_go(pair)
+    pair.kill_head()
+    for node in NODES:
+        pair.agent(node).signal(signal.SIGKILL)
+    pair.up()
+    assert_true_ends(pair, codes)
 
 
 def saving(here: House, then: str) -> dict[str, Any]:
@@ -125,30 +153,30 @@ def test_a_job_whose_node_lost_its_power_goes_on_elsewhere() -> None:
         until(lambda: here.node(lost).liveness == "alive", "the node is back")
 
 
-def test_a_frozen_node_is_seen_and_its_job_goes_on_elsewhere() -> None:
-    with house("--nodes", "2", "--gpus", "1") as here:
-        id = here.submit("thaws", **saving(here, "sleep 300"))
-        here.until_state(id, "RUNNING")
-        (frozen,) = here.job(id).nodes
-        pids = here.processes(f"nodes/{frozen}")
-        assert len(pids) >= 3, "agent, launcher and rank at least"
+@shared
+def test_a_frozen_node_is_seen_and_its_job_goes_on_elsewhere(pair: House) -> None:
+    id = pair.submit("thaws", **saving(pair, "sleep 300"))
+    pair.until_state(id, "RUNNING")
+    (frozen,) = pair.job(id).nodes
+    pids = pair.processes(f"nodes/{frozen}")
+    assert len(pids) >= 3, "agent, launcher and rank at least"
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        until(lambda: pair.node(frozen).liveness != "alive", "silence is seen")
+        until(lambda: pair.job(id).attempt == 2, "a new attempt is made")
+        pair.until_state(id, "RUNNING")
+        assert frozen not in pair.job(id).nodes
+    finally:
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            until(lambda: here.node(frozen).liveness != "alive", "silence is seen")
-            until(lambda: here.job(id).attempt == 2, "a new attempt is made")
-            here.until_state(id, "RUNNING")
-            assert frozen not in here.job(id).nodes
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
-        until(lambda: here.node(frozen).liveness == "alive", "the node is back")
-        mark = f"attempts/{id}.1/"
-        until(
-            lambda: not here.processes(f"nodes/{frozen}/{mark}"),
-            "the old attempt is ended",
-        )
-        assert (here.job(id).state, here.job(id).attempt) == ("RUNNING", 2)
+            os.kill(pid, signal.SIGCONT)
+    until(lambda: pair.node(frozen).liveness == "alive", "the node is back")
+    mark = f"attempts/{id}.1/"
+    until(
+        lambda: not pair.processes(f"nodes/{frozen}/{mark}"),
+        "the old attempt is ended",
+    )
+    assert (pair.job(id).state, pair.job(id).attempt) == ("RUNNING", 2)
 
 
 def test_down_leaves_no_process_of_the_cluster() -> None:
@@ -229,13 +257,13 @@ def test_run_without_a_head_starts_one_and_bad_input_starts_none() -> None:
         assert "no head runs" in done.stderr
 
 
-def test_an_acknowledged_submit_is_there_after_a_kill_at_once() -> None:
-    with house("--nodes", "1", "--gpus", "0") as here:
-        for round in range(3):
-            id = here.submit(f"kept-{round}", "true")
-            here.kill_head()
-            here.up()
-            assert here.until_over(id).state == "DONE"
+@shared
+def test_an_acknowledged_submit_is_there_after_a_kill_at_once(pair: House) -> None:
+    for round in range(3):
+        id = pair.submit(f"kept-{round}", "true")
+        pair.kill_head()
+        pair.up()
+        assert pair.until_over(id).state == "DONE"
 
 
 def test_up_waits_for_the_nodes_as_they_are_now() -> None:

@@ -84,7 +84,7 @@ def test_a_failed_job_names_the_command_with_which_a_new_one_starts_from_its_sav
     [
         ("cnn@7", "no save of step 7, only of step 21, 14"),
         ("plain", "has no save to start from"),
-        ("runs", "is RUNNING: its saves may still change"),
+        ("runs", "has no save to start from"),
         ("sweep", "is an array of 2 jobs"),
         ("cnn@last", "is not of the form JOB or JOB@STEP"),
         ("nowhere", "there is no job"),

@@ -161,6 +161,10 @@ class Warm:
             raise subprocess.TimeoutExpired(order["words"], seconds)
         return code
 
+    def fileno(self) -> int:
+        """The socket for orders: processes that inherit it may order as well."""
+        return self._orders.fileno()
+
     def close(self) -> None:
         self._orders.close()
         self._process.wait()

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.reason_code import ReasonCode
@@ -65,6 +67,25 @@ def test_a_slow_gang_does_not_hold_up_a_quick_one() -> None:
 def test_a_seat_without_a_bound_is_open_to_all() -> None:
     gangs = [waiting("j1", stop_seconds=SLOW)]
     assert placed(gangs, lent(0, stop_seconds=None), lent(1)) == {"j1": (0,)}
+
+
+@pytest.mark.parametrize(
+    ("stop_seconds", "advice"),
+    [(8.0, "grace: 5s"), (3.5, "grace: 2s"), (1.5, "wait for other GPUs")],
+)
+def test_the_advised_grace_is_short_enough_for_the_lent_seat(
+    stop_seconds: float, advice: str
+) -> None:
+    nodes = [node("n1")]
+    gang = waiting("j1", stop_seconds=SLOW, gpus=2)
+    decision = decide(
+        [NodeRoom(one) for one in nodes],
+        [gang],
+        fleet=NodeTypes(nodes),
+        sleeping=[lent(0, stop_seconds=stop_seconds), lent(1)],
+    )
+    (suggestion,) = decision.reasons()[gang.job].suggestions
+    assert advice in suggestion
 
 
 def test_a_gang_is_held_back_by_the_seat_that_it_cannot_have() -> None:

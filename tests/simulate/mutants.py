@@ -351,7 +351,7 @@ CHARGES = [
     Mutant(
         "a rank that misses its peers explains a lost node",
         "reconcile.attempts:blame",
-        "current.cause == Cause.INFRA and (cause",
+        "is_explained and (cause",
         "False and (cause",
         "I17 I14",
         seed=3,

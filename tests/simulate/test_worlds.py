@@ -1,4 +1,4 @@
-"""A hundred worlds of faults: every invariant, at every commit and every start of a
+"""Fifty worlds of faults: every invariant, at every commit and every start of a
 rank.
 
 `make soak` goes on from there with ten thousand more.
@@ -12,7 +12,7 @@ import pytest
 from corral.simulate.scenario import WorldOutcome, simulate
 from corral.simulate.summary import WorldSums
 
-WORLDS = 100
+WORLDS = 50
 A_CHUNK = 25
 SOAK_WORLDS = 10_000
 KEPT = Path(__file__).parents[2] / "benchmarks" / "results" / "simulate-soak.md"

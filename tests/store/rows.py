@@ -25,16 +25,11 @@ from corral.domain.node import Liveness, Node
 from corral.domain.queue import Budget, Queue
 from corral.domain.queue_tree import QueueTree, whole_tree
 from corral.domain.receipt import Receipt, ReceiptKind
+from corral.domain.replica_jobs import replica_id
 from corral.domain.requests import Submit
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.domain.run_history import StartForecastTold
-from corral.domain.service import (
-    ReplicaRow,
-    Service,
-    ServiceRevision,
-    ServiceSpec,
-    replica_id,
-)
+from corral.domain.service import ReplicaRow, Service, ServiceRevision, ServiceSpec
 from corral.domain.usage import BudgetSpent, Debt, QueueUsage, Reservation, Victim
 from corral.domain.world import Event
 

@@ -14,8 +14,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import corral.train as train
-from corral.train import storage
-from corral.train.checkpoint_dir import Shelf
+from corral.train.save import storage
+from corral.train.save.checkpoint_dir import Shelf
 from tests.train.saves import capture, holder_at, saver_at
 
 

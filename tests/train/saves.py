@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from corral.train.checkpoint_dir import Shelf
+from corral.domain.keep_rule import KeepRule
 from corral.train.process_group import ProcessGroup
-from corral.train.restore import RestoreCandidate, load
-from corral.train.saver import Saved, Saver
-from corral.train.training_state import StateHolder
+from corral.train.save.checkpoint_dir import Shelf
+from corral.train.save.restore import RestoreCandidate, load
+from corral.train.save.saver import Saved, Saver
+from corral.train.save.training_state import StateHolder
 
 ALONE = ProcessGroup(rank=0, world_size=1)
 
@@ -34,7 +35,7 @@ def saver_at(
     saved: list[Saved] = []
     saver = Saver(
         shelf,
-        keep=keep,
+        keep=KeepRule(last=keep),
         talk=ALONE,
         quiet=ALONE,
         done=saved.append,

@@ -22,7 +22,10 @@ def lines() -> Iterator[list[Channel]]:
 def dial(
     lines: list[Channel], path: Path, committed: list[int] | None = None
 ) -> Channel:
-    line = Channel(str(path), 3, (committed if committed is not None else []).extend)
+    def take(steps: list[int], _pinned: object) -> None:
+        (committed if committed is not None else []).extend(steps)
+
+    line = Channel(str(path), 3, take)
     lines.append(line)
     return line
 

@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
-from corral.train import storage
-from corral.train.checkpoint_manifest import MANIFEST, Broken
-from corral.train.checkpoint_verify import verify
-from corral.train.restore import choose
-from corral.train.saver import Saved
+from corral.train.save import storage
+from corral.train.save.manifest import MANIFEST, Broken
+from corral.train.save.restore import choose
+from corral.train.save.saver import Saved
+from corral.train.save.verify import verify
 from tests.train.saves import ALONE, candidate, make_saves, step_loaded
 
 pytestmark = pytest.mark.train

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from corral.train.checkpoint_dir import Shelf
-from corral.train.checkpoint_verify import verify
-from corral.train.restore import RestoreCandidate
+from corral.train.save.checkpoint_dir import Shelf
+from corral.train.save.restore import RestoreCandidate
+from corral.train.save.verify import verify
 from tests.patience import PATIENCE_SECONDS
 from tests.tools import NO_STRACE
 from tests.train.saves import make_saves, step_loaded

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.train.checkpoint_verify import verify
+from corral.train.save.verify import verify
 from corral.train.step_timer import BEAT_SECONDS
 from tests.tools import small_disk
 from tests.train.support import Gang, World, shim_at, wait_for

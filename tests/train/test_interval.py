@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.train.save_interval import (
+from corral.train.save.interval import (
     LONGEST_SECONDS,
     gang_mtbf_seconds,
     interval_seconds,
     young_daly_seconds,
 )
-from corral.train.save_schedule import SaveSchedule
+from corral.train.save.schedule import SaveSchedule
 
 costs = st.floats(0.0, 1e4)
 spans = st.floats(1.0, 1e9)

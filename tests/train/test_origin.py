@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from corral.train.checkpoint_dir import QUARANTINED, Shelf
+from corral.train.data.sampler import Sampler
 from corral.train.rank_settings import Settings, read_settings
-from corral.train.restore import OriginBroken, RestoreCandidate, candidates, choose
-from corral.train.sampler import Sampler
-from corral.train.training_state import NoState, check_stateful
+from corral.train.save.checkpoint_dir import QUARANTINED, Shelf
+from corral.train.save.restore import OriginBroken, RestoreCandidate, candidates, choose
+from corral.train.save.training_state import NoState, check_stateful
 from tests.train.saves import ALONE, make_saves, step_loaded
 
 pytestmark = pytest.mark.train

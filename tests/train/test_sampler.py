@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.train.sampler import DataChanged, Sampler
+from corral.train.data.sampler import DataChanged, Sampler
 
 lives = st.lists(
     st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(0, 9)), max_size=6

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from corral.domain.errors import CorralError
-from corral.train.checkpoint_dir import Fenced, Shelf, claim, put_aside
-from corral.train.checkpoint_manifest import MANIFEST
+from corral.domain.keep_rule import BestRule, KeepRule
+from corral.train.save.checkpoint_dir import Fenced, Shelf, claim, put_aside
+from corral.train.save.manifest import MANIFEST, Manifest, encode
 
 
 def shelf(root: Path, attempt: int, steps: list[int] | None = None) -> Shelf:
@@ -99,21 +100,21 @@ def test_pruning_keeps_the_newest_recorded_and_all_that_is_younger(
     shelf(tmp_path, 1, [10, 20, 30, 40])
     one = shelf(tmp_path, 2, [35, 45, 55])
     recorded = {(1, 10), (1, 30), (2, 35), (2, 45)}
-    one.prune(recorded, keep=2)
+    one.prune(recorded, rule=KeepRule(last=2))
     assert steps_of(one) == [(2, 55), (2, 45), (2, 35)]
     assert not list(tmp_path.glob("attempt-*/*.partial"))
 
 
 def test_nothing_goes_before_enough_is_recorded(tmp_path: Path) -> None:
     one = shelf(tmp_path, 1, [10, 20, 30])
-    assert one.prune({(1, 30)}, keep=2) == []
-    assert one.prune(set(), keep=1) == []
+    assert one.prune({(1, 30)}, rule=KeepRule(last=2)) == []
+    assert one.prune(set(), rule=KeepRule(last=1)) == []
     assert len(steps_of(one)) == 3
 
 
 def test_the_last_recorded_save_stays_whatever_keep_says(tmp_path: Path) -> None:
     one = shelf(tmp_path, 1, [10, 20])
-    one.prune({(1, 10), (1, 20)}, keep=0)
+    one.prune({(1, 10), (1, 20)}, rule=KeepRule(last=0))
     assert steps_of(one) == [(1, 20)]
 
 
@@ -124,3 +125,59 @@ def test_a_directory_belongs_to_the_job_that_came_first(tmp_path: Path) -> None:
     assert claim(root, "j2") == root / "j2"
     assert claim(root, "") == root
     assert [path.name for path in root.iterdir()] == ["job"]
+
+
+def saved(
+    root: Path, attempt: int, made: dict[int, tuple[float, float | None]]
+) -> Shelf:
+    """A shelf with saves of these steps, each with its time and its loss."""
+    one = Shelf(root=root, job="j1", attempt=attempt)
+    one.open()
+    for step, (at, loss) in made.items():
+        manifest = Manifest(
+            job="j1",
+            attempt=attempt,
+            step=step,
+            world_size=1,
+            torch="2",
+            files=(),
+            metrics=() if loss is None else (("loss", loss),),
+            saved_at=at,
+        )
+        (one.begin(step) / MANIFEST).write_bytes(encode(manifest))
+        one.publish(step)
+    return one
+
+
+def test_what_a_manifest_says_decides_what_stays(tmp_path: Path) -> None:
+    day = 86_400.0
+    one = saved(
+        tmp_path,
+        1,
+        {
+            10: (0.0, 3.0),
+            20: (9.0, 1.0),
+            30: (day, None),
+            40: (day + 9, 2.0),
+            50: (day + 99, 5.0),
+        },
+    )
+    every = {(1, step) for step in (10, 20, 30, 40, 50)}
+    rule = KeepRule(last=1, every_seconds=day, best=BestRule(metric="loss"))
+    removed = one.prune(every, rule=rule)
+    assert steps_of(one) == [(1, 50), (1, 30), (1, 20), (1, 10)]
+    assert [slot.step for slot in removed] == [40]
+
+
+def test_a_pinned_save_stays_recorded_or_not(tmp_path: Path) -> None:
+    one = shelf(tmp_path, 1, [10, 20, 30, 40])
+    one.prune({(1, 20), (1, 40)}, rule=KeepRule(last=1), pinned={(1, 10), (1, 20)})
+    assert steps_of(one) == [(1, 40), (1, 20), (1, 10)]
+
+
+def test_a_manifest_that_cannot_be_read_has_no_metrics(tmp_path: Path) -> None:
+    one = saved(tmp_path, 1, {10: (1.0, 0.1), 20: (2.0, 0.2), 30: (3.0, 0.3)})
+    (one.target(10) / MANIFEST).write_text("{}")
+    recorded = {(1, 10), (1, 20), (1, 30)}
+    one.prune(recorded, rule=KeepRule(last=1, best=BestRule(metric="loss")))
+    assert steps_of(one) == [(1, 30), (1, 20)]

@@ -12,13 +12,14 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict_loader import load as load_plainly
 from torch.utils._pytree import tree_map
 
-from corral.train.checkpoint_dir import Shelf
+from corral.domain.keep_rule import KeepRule
+from corral.train.data.sampler import Sampler
 from corral.train.process_group import ProcessGroup
-from corral.train.restore import DoesNotFit, RestoreCandidate, load
-from corral.train.sampler import Sampler
-from corral.train.saver import Saver
-from corral.train.storage import Later, SaveReader
-from corral.train.training_state import StateHolder, WorldChanged
+from corral.train.save.checkpoint_dir import Shelf
+from corral.train.save.restore import DoesNotFit, RestoreCandidate, load
+from corral.train.save.saver import Saver
+from corral.train.save.storage import Later, SaveReader
+from corral.train.save.training_state import StateHolder, WorldChanged
 from tests.patience import PATIENCE_SECONDS
 from tests.train.saves import ALONE, fail, saver_at
 
@@ -204,7 +205,12 @@ def test_a_state_that_changes_shape_is_planned_anew(tmp_path: Path) -> None:
     shelf.open()
     saved: list[Any] = []
     saver = Saver(
-        shelf, keep=9, talk=ALONE, quiet=ALONE, done=saved.append, failed=fail
+        shelf,
+        keep=KeepRule(last=9),
+        talk=ALONE,
+        quiet=ALONE,
+        done=saved.append,
+        failed=fail,
     )
     found = holder()
     saver.prepare(found.capture(step=0, observed_seconds=0.0))

@@ -10,9 +10,13 @@ import pytest
 import torch
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
-from corral.train.restore import NotTrusted, load
-from corral.train.safe_unpickle import Untrusted, index_of, may_be_changed_by_others
-from corral.train.storage import INDEX, SaveReader
+from corral.train.save.restore import NotTrusted, load
+from corral.train.save.safe_unpickle import (
+    Untrusted,
+    index_of,
+    may_be_changed_by_others,
+)
+from corral.train.save.storage import INDEX, SaveReader, TensorPlace
 from tests.train.test_state import Tied, holder, one_step, same, save, whole
 
 pytestmark = pytest.mark.train
@@ -34,11 +38,20 @@ def open_to_others(directory: Path) -> None:
 @pytest.mark.parametrize(
     "names",
     [b"posix\nsystem", b"builtins\neval", b"torch\nload", b"torch.serialization\nload",
-     b"corral.train.storage\nos.system", b"torch\nhub._get_torch_home"],
+     b"corral.train.save.storage\nos.system", b"torch\nhub._get_torch_home"],
 )  # fmt: skip
 def test_an_index_that_names_code_is_refused(names: bytes) -> None:
     with pytest.raises(Untrusted):
         index_of(b"c" + names + b"\n.")
+
+
+def test_the_index_of_an_older_version_loads(tmp_path: Path) -> None:
+    """The class of a tensor's place has moved to another module."""
+    place = TensorPlace(file="rank-00000-000.bin", offset=64, length=8)
+    index = pickle.dumps(place, protocol=2)
+    old_index = index.replace(b"corral.train.save.storage", b"corral.train.storage")
+    assert old_index != index
+    assert index_of(old_index) == place
 
 
 ENCODING = b"torch.distributed.checkpoint.metadata\n_MEM_FORMAT_ENCODING"

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from corral.domain.attempt import Exit, Save
+from corral.domain.hang import FRAME_LETTERS, NodeHang, RankLook, RankState
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.node_signal import Signal, SignalKind
 from corral.domain.observed_state import Phase, Progress, Seen
@@ -47,6 +48,10 @@ def changed(**seen: Any) -> bytes:
     message = msgspec.to_builtins(BEAT)
     message["seen"][0].update(seen)
     return encode(message)
+
+
+def replace_seen(seen: Seen) -> Heartbeat:
+    return msgspec.structs.replace(BEAT, seen=(seen,))
 
 
 def save(**fields: Any) -> dict[str, Any]:
@@ -115,6 +120,39 @@ def test_a_result_of_a_probe_out_of_bounds_is_left_out(
     assert isinstance(read.message, Heartbeat)
     assert read.message.seen == (without,)
     assert [(one.what, one.key) for one in read.dropped] == [(dropped, KEY)]
+
+
+def hang(**changes: Any) -> NodeHang:
+    look = RankLook(
+        rank=1, pid=7, step=3, state=RankState.STOPPED, frame="train.py:18 in load"
+    )
+    looks = ((replace(look, **changes),), (look,))
+    return NodeHang(rank_looks=looks, stalled_seconds=11.0, bound_seconds=10.0)
+
+
+def test_a_report_of_a_stall_is_read_as_it_is() -> None:
+    seen = replace(SEEN, hang=hang())
+    read = read_frame(encode(replace_seen(seen)))
+    assert isinstance(read.message, Heartbeat)
+    assert (read.message.seen, read.dropped) == ((seen,), ())
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        hang(frame="x" * (FRAME_LETTERS + 1)),
+        hang(frame="a\nb"),
+        hang(rank=-1),
+        hang(operation="x" * 257),
+        replace(hang(), rank_looks=((hang().rank_looks[0] * 65), ())),
+        replace(hang(), stalled_seconds=float("inf")),
+    ],
+)
+def test_a_report_of_a_stall_out_of_bounds_is_left_out(bad: NodeHang) -> None:
+    read = read_frame(encode(replace_seen(replace(SEEN, hang=bad))))
+    assert isinstance(read.message, Heartbeat)
+    assert read.message.seen == (SEEN,)
+    assert [(one.what, one.key) for one in read.dropped] == [("hang", KEY)]
 
 
 def test_texts_for_people_are_cut_and_cleaned_instead_of_left_out() -> None:

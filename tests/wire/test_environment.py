@@ -8,6 +8,7 @@ from corral.domain.attempt import Seat
 from corral.domain.desired_state import ReplicaLaunch
 from corral.domain.ids import NodeId, ServiceName
 from corral.domain.job import Per
+from corral.domain.serving_roles import ServingRole
 from corral.wire.node import NodeSettings
 from corral.wire.rank_environment import of_attempt, of_rank
 from tests.agent.bench import key_of, launch_of
@@ -78,6 +79,18 @@ def test_a_replica_that_publishes_its_cache_gets_the_ports_for_it() -> None:
     variables = of_attempt(launch_of(key_of(1), replica=replica), settings)
     assert variables["CORRAL_KV_EVENTS_PORT"] == "20002"
     assert variables["CORRAL_KV_REPLAY_PORT"] == "20003"
+
+
+def test_a_replica_that_prefills_only_gets_its_role_and_a_port_for_transfers() -> None:
+    settings = NodeSettings(node=N1, head_file="/x")
+    replica = replace(REPLICA, role=ServingRole.PREFILL, transfer_port=20_004)
+    launch = launch_of(key_of(1), replica=replica)
+    variables = of_attempt(launch, settings)
+    assert variables["CORRAL_ROLE"] == "prefill"
+    assert variables["CORRAL_TRANSFER_PORT"] == "20004"
+    assert 20_004 in launch.ports
+    whole = of_attempt(launch_of(key_of(1), replica=REPLICA), settings)
+    assert not {"CORRAL_ROLE", "CORRAL_TRANSFER_PORT"} & whole.keys()
 
 
 def test_a_job_cannot_replace_the_port_of_a_replica() -> None:

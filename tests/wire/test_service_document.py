@@ -7,21 +7,17 @@ import pytest
 
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import QueueName
-from corral.domain.job import Disconnect, JobSpec
+from corral.domain.job import Disconnect, JobSpec, ModelCheck
+from corral.domain.lending import ParkBy
 from corral.domain.resources import Resources
-from corral.domain.service import (
-    CanaryRule,
-    ContinueBy,
-    ParkBy,
-    ScaleRule,
-    ServiceSpec,
-)
+from corral.domain.service import CanaryRule, ScaleRule, ServiceSpec
 from corral.domain.service_access import (
     Adapter,
     CallAccess,
     FallbackRule,
     request_names,
 )
+from corral.domain.stream_continuation import ContinueBy
 from corral.wire import schemas
 from corral.wire.engine_presets import ENGINE_PRESETS
 from corral.wire.service_document import read_service
@@ -75,11 +71,43 @@ def test_a_long_document_means_what_it_says() -> None:
         ),
         park=ParkBy.ENGINE,
         sleep_calls=ENGINE_PRESETS["vllm"].sleep_calls,
+        model_check=ModelCheck(names=("chat", "org/name")),
         canary=CanaryRule(share=0.05, seconds=600.0),
         body_bytes=10_000_000,
         deadline_seconds=60.0,
         continue_by=ContinueBy.VLLM,
     )
+
+
+def test_an_adapter_in_s3_needs_new_replicas_and_a_place_for_each() -> None:
+    spec = with_engine("vllm", "/data/model", adapters={"a": "/data/a"})
+    more = with_engine("vllm", "/data/model", adapters={"a": "/data/a", "b": "/b/b"})
+    fetched = with_engine("vllm", "/data/model", adapters={"a": "s3://bucket/a"})
+    assert not more.needs_revision(spec)
+    assert fetched.needs_revision(spec)
+    own = {"run": "python own.py", "max_adapters": 4}
+    spec = with_engine("vllm", "/m/x", adapters={"a": "/data/a"}, **own)
+    fetched = with_engine("vllm", "/m/x", adapters={"a": "s3://bucket/a"}, **own)
+    assert fetched.needs_revision(spec), "although the command is the same"
+    with pytest.raises(
+        SpecInvalid, match="2 adapters are given, but a replica loads 1"
+    ):
+        with_engine(
+            "vllm",
+            "/data/model",
+            adapters={"a": "s3://bucket/a", "b": "/data/b"},
+            max_adapters=1,
+        )
+    with pytest.raises(SpecInvalid, match="llama.cpp cannot load"):
+        with_engine("llama.cpp", "/data/m.gguf", adapters={"a": "s3://bucket/a"})
+
+
+def test_an_engine_shows_its_model_before_a_replica_is_ready() -> None:
+    listed = with_engine("vllm", "/data/model", models=["small"]).model_check
+    assert listed == ModelCheck(names=("chat", "small"))
+    unlisted = with_engine("transformers", "/data/model").model_check
+    assert unlisted == ModelCheck(names=("chat",), is_listed=False)
+    assert service().model_check is None, "any HTTP server"
 
 
 def test_a_command_of_its_own_needs_nothing_but_a_name() -> None:
@@ -157,6 +185,17 @@ def test_a_model_is_served_under_its_name_and_that_of_the_service(
 def test_a_path_that_no_request_can_name_gives_no_name() -> None:
     assert with_engine("vllm", "/data/a model").models == ("chat",)
     assert with_engine("vllm", "/data/step@100").models == ("chat",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_http"),
+    [({}, True), ({"model": "chat"}, False), ({"models": ["chat"]}, False)],
+)
+def test_a_service_without_a_model_may_answer_any_path(
+    fields: dict[str, Any], is_http: bool
+) -> None:
+    assert service(**fields).is_http is is_http
+    assert not with_engine("vllm", "/m/base").is_http
 
 
 def test_a_command_of_its_own_serves_the_model_that_it_names() -> None:

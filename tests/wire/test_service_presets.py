@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from corral.domain.service import ContinueBy
+from corral.domain.stream_continuation import ContinueBy
 from corral.wire.engine_presets import ENGINE_PRESETS
 from corral.wire.service_document import read_service
 from corral.wire.yaml_document import Document
@@ -147,6 +147,34 @@ def test_sglang_gets_one_name_and_the_key(run: Run) -> None:
     assert option(got, "--served-model-name") == "chat"
     assert option(got, "--tensor-parallel-size") == "2"
     assert option(got, "--api-key") == KEY
+
+
+@pytest.mark.parametrize(
+    ("engine", "option"), [("vllm", "--lora-modules"), ("sglang", "--lora-paths")]
+)
+def test_an_engine_gets_the_adapters_that_its_node_has_fetched(
+    run: Run, engine: str, option: str
+) -> None:
+    adapters = {"a": "s3://bucket/a", "local": "/data/b", "c": "s3://bucket/c"}
+    got = run(
+        {"engine": engine, "model": "/m/x", "adapters": adapters},
+        more={"CORRAL_ADAPTER_1": "/node/one", "CORRAL_ADAPTER_2": "/node/two"},
+    )
+    place = got.index(option)
+    assert got[place + 1 : place + 3] == ["a=/node/one", "c=/node/two"]
+    assert "local" not in " ".join(got), "the gateway loads it"
+    without = run({"engine": engine, "model": "/m/x", "adapters": {"b": "/data/b"}})
+    assert option not in without
+
+
+def test_sglang_has_places_for_its_adapters_and_the_model(run: Run) -> None:
+    adapters = {"adapters": {"legal": "/data/legal"}, "max_adapters": 2}
+    got = run({"engine": "sglang", "model": "/m/x", **adapters})
+    options = dict(zip(got, got[1:], strict=False))
+    assert "--enable-lora" in got
+    assert options["--max-loras-per-batch"] == options["--max-loaded-loras"] == "3"
+    assert options["--lora-target-modules"] == "all"
+    assert "--enable-lora" not in run({"engine": "sglang", "model": "/m/x"})
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

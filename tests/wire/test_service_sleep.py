@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from corral.domain.errors import SpecInvalid
-from corral.domain.service import ParkBy, ServiceSpec
+from corral.domain.lending import ParkBy
+from corral.domain.service import ServiceSpec
 from corral.wire.service_document import read_service
 from corral.wire.written_service import written_service
 from corral.wire.yaml_document import Document

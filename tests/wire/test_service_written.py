@@ -170,11 +170,11 @@ def test_what_has_its_default_is_left_out() -> None:
     assert written_service(read(least)) == {
         "kind": "service",
         "name": "chat",
-        "model": "chat",
         "replicas": "1",
         "run": "x",
         "probe": "/health",
     }
+    assert written_service(read({**least, "model": "chat"}))["model"] == "chat"
 
 
 def test_a_queue_gives_replicas_a_limit_that_is_not_written() -> None:

@@ -44,6 +44,10 @@ PARTS: list[dict[str, Any]] = [
         "retry": {"user": 3},
     },
     {"checkpoint": {"from": "j35@400"}, "retry": {"infra": 0}},
+    {"watch": False},
+    {"watch": {"hang": "off"}},
+    {"watch": {"hang": "90s", "act": "alert"}},
+    {"watch": {"act": "alert"}},
     {"after": ["j1", {"job": "j2", "on": "failed"}]},
     {"run": "set -e\npython train.py --lr 1e-3\n"},
 ]

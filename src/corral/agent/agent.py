@@ -36,6 +36,7 @@ from corral.agent.readiness_probe import ReadinessProbes
 from corral.agent.telemetry.sampler import Senses
 from corral.agent.token_renewal import Renewal
 from corral.agent.user_accounts import Accounts
+from corral.agent.watching.hang_watch import HangWatch, RankReports
 from corral.agent.watching.stack_server import StackServer
 from corral.domain.content import ContentReport
 from corral.domain.desired_state import DesiredState, Launch, Version
@@ -98,6 +99,7 @@ class Agent:
     senses: Senses
     outputs: OutputServer
     stacks: StackServer
+    rank_reports: RankReports
     kept_works: KeptWorks
     inventory_now: Inventory = field(default_factory=Inventory)
     beats: Heartbeats = field(init=False)
@@ -105,6 +107,7 @@ class Agent:
     checks: Checks = field(init=False)
     probes: ReadinessProbes = field(init=False)
     engine_sleep: EngineSleep = field(init=False)
+    hang_watch: HangWatch = field(init=False)
     obedience: Obedience = field(init=False)
     content_keeper: ContentKeeper = field(init=False)
     renewal: Renewal = field(init=False)
@@ -118,6 +121,12 @@ class Agent:
         self.beats = Heartbeats(node=self, clock=self.clock)
         self.probes = ReadinessProbes(on_change=self.beats.wake)
         self.engine_sleep = EngineSleep(on_change=self.beats.wake)
+        self.hang_watch = HangWatch(
+            self.node_dir / "attempts",
+            self.rank_reports,
+            on_change=self.beats.wake,
+            clock=self.clock,
+        )
         self.content_keeper = ContentKeeper(
             ContentStore(self.node_dir / CONTENT),
             PeerLookup(self.prepare.fetch_bytes).peers,
@@ -175,6 +184,7 @@ class Agent:
         self.engine_sleep.follow(
             self.obedience.launches, self.obedience.asleep, observed_attempts
         )
+        self.hang_watch.follow(self.obedience.launches, observed_attempts)
         failed = {
             attempt.key
             for attempt in observed_attempts
@@ -218,6 +228,7 @@ class Agent:
             await self.obedience.close()
             await self.probes.close()
             await self.engine_sleep.close()
+            await self.hang_watch.close()
             await self.checks.close()
             await self.content_keeper.close()
             self.prepare.close()
@@ -297,7 +308,8 @@ class Agent:
         )
 
     def seen(self) -> tuple[Seen, ...]:
-        return self.engine_sleep.reported(self.probes.reported(self.obedience.seen()))
+        seens = self.engine_sleep.reported(self.probes.reported(self.obedience.seen()))
+        return self.hang_watch.reported(seens)
 
     def _is_idle(self) -> bool:
         return all(attempt.phase.is_over for attempt in self.obedience.seen())

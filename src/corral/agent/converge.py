@@ -15,6 +15,7 @@ from corral.agent.last_desired import LastDesired
 from corral.domain.active_checks import CheckUp
 from corral.domain.desired_state import DesiredState, Launch, Stop, TimeWarning, Version
 from corral.domain.ids import BootId
+from corral.domain.keep_rule import SaveKey
 from corral.domain.observed_state import AttemptKey, Phase, Seen
 
 # a settled attempt waits no longer for its logs to be shipped
@@ -40,7 +41,12 @@ class Ranks(Protocol):
 
     def stop(self, stop: Stop) -> None: ...
 
-    def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None: ...
+    def committed(
+        self,
+        key: AttemptKey,
+        steps: tuple[int, ...],
+        pinned: tuple[SaveKey, ...] = (),
+    ) -> None: ...
 
     def warn(self, notice: TimeWarning) -> None: ...
 
@@ -154,9 +160,10 @@ class Obedience:
                 self.ranks.stop(stop)
             else:  # the head waits for a word before it gives the GPUs to another
                 self.ranks.refuse(stop.key, "the attempt is not on this node", True)
+        pinned = dict(wanted.pinned)
         for key, steps in wanted.committed:
             if key in present:
-                self.ranks.committed(key, steps)
+                self.ranks.committed(key, steps, pinned.get(key, ()))
         for notice in wanted.notices:
             if notice.key in present:
                 self.ranks.warn(notice)

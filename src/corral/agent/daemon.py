@@ -177,6 +177,7 @@ def assemble(
         senses=Senses(node_dir=node_dir, settings=settings, boot=boot),
         outputs=OutputServer(node_dir / "attempts"),
         stacks=StackServer(node_dir / "attempts"),
+        rank_reports=supervisor,
         kept_works=supervisor.kept_works,
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from corral.agent.engine_http import request_engine
 from corral.domain.desired_state import Launch
 from corral.domain.job import SleepCalls
 from corral.domain.observed_state import AttemptKey, Phase, Seen
@@ -16,7 +17,6 @@ LOOK_SECONDS: Final = 2.0  # between looks at an engine whose state is as wanted
 CHANGE_SECONDS: Final = 0.1  # the same while it is not
 STATE_SECONDS: Final = 5.0  # for an answer about the state
 CALL_SECONDS: Final = 300.0  # for an answer to a request to sleep or to wake
-MOST_ANSWER_BYTES: Final = 1_000_000
 log = logging.getLogger(__name__)
 
 
@@ -62,53 +62,7 @@ class SleepingEngine:
             )
 
     async def _request(self, method: str, path: str, body: str) -> tuple[int, bytes]:
-        """Return the status and the body of an answer.
-
-        Raises: OSError, ValueError, asyncio.IncompleteReadError.
-        """
-        reader, writer = await asyncio.open_connection(self.host, self.port)
-        try:
-            writer.write(self._head(method, path, len(body.encode())) + body.encode())
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-            status = int(head.split(" ", 2)[1])
-            return status, await _body_of(reader, head)
-        finally:
-            writer.close()
-
-    def _head(self, method: str, path: str, length: int) -> bytes:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        lines = (
-            f"{method} {path} HTTP/1.1",
-            f"Host: {host}:{self.port}",
-            f"Authorization: Bearer {self.key}",
-            "Content-Type: application/json",
-            f"Content-Length: {length}",
-            "User-Agent: corral-agent",
-            "Connection: close",
-        )
-        return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
-
-
-async def _body_of(reader: asyncio.StreamReader, head: str) -> bytes:
-    """Return the body of an answer. Raises: ValueError, asyncio.IncompleteReadError."""
-    headers = dict(
-        (name.strip(), value.strip())
-        for name, _, value in (line.partition(":") for line in head.split("\r\n")[1:])
-    )
-    if "chunked" not in headers.get("transfer-encoding", ""):
-        length = int(headers.get("content-length", MOST_ANSWER_BYTES))
-        if length < MOST_ANSWER_BYTES and "content-length" in headers:
-            return await reader.readexactly(length)
-        return await reader.read(MOST_ANSWER_BYTES)
-    body = bytearray()
-    while len(body) < MOST_ANSWER_BYTES:
-        size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
-        if not size:
-            break
-        if size > MOST_ANSWER_BYTES:
-            raise ValueError("the answer is too long")
-        body += (await reader.readexactly(size + 2))[:-2]
-    return bytes(body)
+        return await request_engine(self.host, self.port, self.key, method, path, body)
 
 
 @dataclass(slots=True)

@@ -1,15 +1,23 @@
 """Probes of the replicas of services: while the ranks of a replica run, its first node
-requests a path of it again and again. A replica is ready while it answers with 2xx."""
+requests a path of it again and again. A replica is ready while it answers with 2xx; that
+of an engine, once the engine has also shown that it serves its model."""
 
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Final
 
+from corral.agent.model_check import check_model
+from corral.agent.probe_result import (
+    ProbeKind,
+    ProbeResult,
+    ProbeTarget,
+    failed_probe,
+)
 from corral.domain.bounds import PROBE_LETTERS, cut
 from corral.domain.desired_state import Launch
+from corral.domain.job import ModelCheck
 from corral.domain.observed_state import AttemptKey, Phase, Seen
 from corral.domain.units import duration_text
 
@@ -20,8 +28,7 @@ ANSWER_BYTES: Final = 4096
 FAILED_PROBES: Final = 3  # in a row, after which a replica is not ready any more
 # the same for probes that were not answered in time, because engines may be busy
 UNANSWERED_SECONDS: Final = 30.0
-HIDDEN_KEY: Final = "***"
-PATH_TEXT_LETTERS: Final = 60
+CHECK_TEXT: Final = "waits until the engine lists its model and completes a token"
 # phases in which a replica takes no requests, and what is reported then
 _ENDING: Final = {
     Phase.STOPPING: "its ranks are being stopped",
@@ -31,52 +38,6 @@ _ENDING: Final = {
 _STATUS: Final = re.compile(rb"\AHTTP/1\.\d (\d{3})(?: ([^\r\n]*))?\r?\n")
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _CHUNKED: Final = re.compile(rb"^transfer-encoding:[^\r\n]*chunked", re.I | re.M)
-
-
-class ProbeKind(StrEnum):
-    """Outcome of a probe."""
-
-    READY = "ready"
-    NOT_READY = "not_ready"  # answered, but not with 2xx
-    NOT_CONNECTED = "not_connected"
-    NOT_ANSWERED = "not_answered"  # in time
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """Result of one probe. `text` says what has failed; "" if nothing has."""
-
-    kind: ProbeKind
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeTarget:
-    """Address at which a replica listens, its probe path, and its key."""
-
-    host: str
-    port: int
-    path: str
-    key: str = field(repr=False)
-
-    @property
-    def request_text(self) -> str:
-        """Return the request for a message. For example: GET /health"""
-        return f"GET {cut(self.path, PATH_TEXT_LETTERS)}"
-
-    @property
-    def request(self) -> bytes:
-        """Return the HTTP request of a probe."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        lines = (
-            f"GET {self.path} HTTP/1.1",
-            f"Host: {host}:{self.port}",
-            f"Authorization: Bearer {self.key}",
-            "Accept: */*",
-            "User-Agent: corral-probe",
-            "Connection: close",
-        )
-        return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
 
 
 @dataclass(slots=True)
@@ -124,9 +85,29 @@ def _whole_seconds_text(seconds: float) -> str:
 
 @dataclass(slots=True)
 class _ProbedReplica:
+    """Probes of one replica. `check` is what its engine has not shown yet; `is_checked`
+    says whether a check has begun. An engine that an earlier agent has started may sleep
+    or be busy, so it gets no request for a completion until a probe of it has failed."""
+
     target: ProbeTarget
     readiness: Readiness
+    check: ModelCheck | None
+    is_checked: bool = False
     probing: asyncio.Task[None] | None = None
+
+    async def probe(self) -> ProbeResult:
+        """Probe the replica once, and check its engine until it has passed once."""
+        result = await probe(self.target)
+        if self.check is None or result.kind != ProbeKind.READY:
+            return result
+        is_new = self.readiness.is_ready is not None
+        if is_new and not self.is_checked:
+            self.is_checked = True
+            self.readiness.text = CHECK_TEXT
+        result = await check_model(self.target, self.check, with_completion=is_new)
+        if result.kind == ProbeKind.READY:
+            self.check = None
+        return result
 
     def stop(self) -> None:
         if self.probing is not None:
@@ -177,7 +158,9 @@ class ReadinessProbes:
         is_ready = False if phase == Phase.STARTING else None
         now = asyncio.get_running_loop().time()
         readiness = Readiness(is_ready, now)
-        self._replicas[launch.key] = _ProbedReplica(target, readiness)
+        self._replicas[launch.key] = _ProbedReplica(
+            target, readiness, launch.replica.model_check
+        )
 
     def reported(self, seens: Iterable[Seen]) -> tuple[Seen, ...]:
         """Return the attempts, those of replicas with their readiness."""
@@ -203,7 +186,7 @@ class ReadinessProbes:
         readiness = replica.readiness
         readiness.since = clock()
         while True:
-            if readiness.take(await probe(replica.target), clock()):
+            if readiness.take(await replica.probe(), clock()):
                 self._on_change()
             await asyncio.sleep(
                 READY_PROBE_SECONDS if readiness.is_ready else PROBE_SECONDS
@@ -230,14 +213,14 @@ async def probe(target: ProbeTarget) -> ProbeResult:
     except TimeoutError:
         if not _is_decided(answer):
             text = f"no answer to {target.request_text} on port {target.port}"
-            return _failed(target, ProbeKind.NOT_ANSWERED, text)
+            return failed_probe(target, ProbeKind.NOT_ANSWERED, text)
     except ConnectionRefusedError:
         text = f"connection refused on port {target.port} of {target.host}"
-        return _failed(target, ProbeKind.NOT_CONNECTED, text)
+        return failed_probe(target, ProbeKind.NOT_CONNECTED, text)
     except (OSError, ValueError) as error:
         if not answer:
             text = f"no connection to port {target.port} of {target.host} ({error})"
-            return _failed(target, ProbeKind.NOT_CONNECTED, text)
+            return failed_probe(target, ProbeKind.NOT_CONNECTED, text)
     return _result_of(target, bytes(answer))
 
 
@@ -286,17 +269,17 @@ def _result_of(target: ProbeTarget, answer: bytes) -> ProbeResult:
     status = _STATUS.match(answer)
     if status is None:
         fault = "the answer is not HTTP" if answer else "the connection was closed"
-        return _failed(target, ProbeKind.NOT_READY, f"{request_text}: {fault}")
+        return failed_probe(target, ProbeKind.NOT_READY, f"{request_text}: {fault}")
     code = status.group(1).decode()
     if code.startswith("2"):
         is_long = len(answer) >= ANSWER_BYTES
         fault = f"are longer than {ANSWER_BYTES:,} bytes" if is_long else "do not end"
         text = f"{request_text}: {code}, but the headers of the answer {fault}"
-        return _failed(target, ProbeKind.NOT_READY, text)
+        return failed_probe(target, ProbeKind.NOT_READY, text)
     reason = _body_of(answer) or status.group(2) or b""
     reason_text = reason.decode(errors="replace").strip()
     text = f"{request_text}: {code}{': ' if reason_text else ''}{reason_text}"
-    return _failed(target, ProbeKind.NOT_READY, text)
+    return failed_probe(target, ProbeKind.NOT_READY, text)
 
 
 def _body_of(answer: bytes) -> bytes:
@@ -308,15 +291,3 @@ def _body_of(answer: bytes) -> bytes:
     if _CHUNKED.search(answer, 0, head_end.start()):
         body = body.partition(b"\n")[2]  # the size of the first chunk is before it
     return body.strip()
-
-
-def _failed(target: ProbeTarget, kind: ProbeKind, text: str) -> ProbeResult:
-    """Return the result of a probe that failed. The text is one line without control
-    characters and without the key, which an engine may have sent back."""
-    if target.key:
-        text = text.replace(target.key, HIDDEN_KEY)
-    line = "".join(
-        character if character.isprintable() else "?"
-        for character in " ".join(text.split())
-    )
-    return ProbeResult(kind, cut(line, PROBE_LETTERS))

@@ -188,7 +188,7 @@ class Caller:
         if job.owner == self.name:
             owner_text = f"an earlier user who was called {job.owner}"
         raise Forbidden(
-            f"{subject} belongs to {owner_text}; {self.name} is not allowed to "
+            f"{owner_text} owns {subject}; {self.name} is not allowed to "
             f"{action_of(self.key)} of other users",
             hint=f"ask {job.owner}, or an {least(self.key, own=False)} of this cluster",
         )

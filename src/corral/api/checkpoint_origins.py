@@ -1,5 +1,5 @@
 """Lookup of the saves from which submitted jobs start. Such a save belongs to another
-job that has ended, and is found before the new job is accepted."""
+job that has ended, or is pinned. It is found before the new job is accepted."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from corral.api.route_rights import LOGS
 from corral.domain.attempt import Save
 from corral.domain.errors import Conflict, Forbidden, NotFound, NotShared, SpecInvalid
 from corral.domain.job import CheckpointRule, Job, JobSpec, Origin
-from corral.domain.kept_checkpoints import kept_saves
+from corral.domain.kept_checkpoints import kept_saves, rule_of
 from corral.schedule.capacity.node_room import mark_of
 
 
@@ -49,9 +49,11 @@ async def _with_origin(
             f"checkpoint.from: {rule.source[:100]!r} is not of the form JOB or JOB@STEP",
             hint="write for example: from: j35, or from: j35@400",
         )
-    job = await _ended_job(house, name, caller)
-    saves = kept_saves(await house.control.store.saves(job.id), _kept_save_count(job))
+    job = await _readable_job(house, name, caller)
+    rule_of_job = rule_of(job.spec.checkpoint)
+    saves = kept_saves(await house.control.store.saves(job.id), rule_of_job)
     save = _select_save(job, saves, int(asked_step) if separator else None)
+    _check_stays(job, save)
     attempts = await house.control.store.attempts(job.id)
     node = next(
         attempt.nodes[0] for attempt in attempts if attempt.number == save.attempt
@@ -70,9 +72,9 @@ async def _with_origin(
     return replace(rule, path=rule.path or own_path, origin=origin)
 
 
-async def _ended_job(house: House, name: str, caller: Caller) -> Job:
-    """Return the ended job of this name, whose saves the caller may read. Raises:
-    NotFound, Conflict, Forbidden."""
+async def _readable_job(house: House, name: str, caller: Caller) -> Job:
+    """Return the job of this name, whose saves the caller may read. Raises: NotFound,
+    Conflict, Forbidden."""
     try:
         job = await find_job(house.control, name, caller)
     except NotFound:
@@ -90,16 +92,17 @@ async def _ended_job(house: House, name: str, caller: Caller) -> Job:
             "allowed to read them",
             hint=f"start from a job of your own, or ask {job.owner}",
         )
-    if not job.is_final:
-        raise Conflict(
-            f"{job.spec.name} ({job.id}) is {job.state}: its saves may still change",
-            hint=f"wait until {job.id} has ended, or run: corral stop {job.id}",
-        )
     return job
 
 
-def _kept_save_count(job: Job) -> int:
-    return job.spec.checkpoint.keep if job.spec.checkpoint is not None else 1
+def _check_stays(job: Job, save: Save) -> None:
+    """Refuse a save that its unfinished job may still remove. Raises: Conflict."""
+    if not job.is_final and not save.pinned:
+        raise Conflict(
+            f"{job.spec.name} ({job.id}) is {job.state}: it may remove its save of step "
+            f"{save.step} before the new job starts",
+            hint=f"pin the save first: corral checkpoints pin {job.id} {save.step}",
+        )
 
 
 def _select_save(job: Job, saves: Sequence[Save], step: int | None) -> Save:

@@ -206,9 +206,12 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first_error = error.errors()[0]
     field_path = ".".join(str(step) for step in first_error["loc"])
+    text = first_error["msg"].removeprefix("Value error, ")
+    if first_error["type"] == "extra_forbidden":
+        text = "there is no such field"
     return answer(
         RequestInvalid(
-            f"{field_path}: {first_error['msg']}",
+            f"{field_path}: {text}",
             hint="for the allowed fields, see docs/reference/schema",
         ),
         request.scope["path"],

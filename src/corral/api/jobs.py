@@ -11,6 +11,7 @@ from starlette.responses import Response
 from corral.api import event_streams, views
 from corral.api.app_state import House, house_of
 from corral.api.auth import Caller, caller_of
+from corral.api.checkpoint_selection import save_of_step, unlogged_text
 from corral.api.errors import RequestInvalid
 from corral.api.job_listing import listing
 from corral.api.job_lookup import array_of, find_job, own_jobs, whose_text
@@ -29,6 +30,8 @@ from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import Job, TokenScope
 from corral.domain.job_states import JobState
 from corral.domain.job_summary import ListedJob
+from corral.domain.keep_rule import save_key
+from corral.domain.kept_checkpoints import rule_of, unlogged_metric
 from corral.domain.requests import Cancel, Requeue, Resume, Suspend
 from corral.ports.store import ALL, Which
 from corral.wire import api, signals
@@ -194,14 +197,20 @@ async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
 
 
 @router.post("/v1/jobs/{job}/resume", status_code=202)
-async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
+async def resume(
+    job: str, house: Within, caller: Asker, body: api.JobResume | None = None
+) -> api.JobDetail:
+    """Resume the job from its newest save, or go back to the save of `step`."""
     found_job = await _find_permitted_job(house, job, caller)
     if found_job.is_final:
         has_log_access = caller.may_on(found_job, key=LOGS)
         raise await resume_refusal(house.control.store, found_job, whole=has_log_access)
-    await house.control.ask(
-        Resume(job=found_job.id), by=caller.name, speaker=caller.speaker
-    )
+    save = None
+    if body is not None and body.step is not None:
+        saves = await house.control.store.saves(found_job.id)
+        save = save_key(save_of_step(found_job, saves, body.step))
+    request = Resume(job=found_job.id, save=save)
+    await house.control.ask(request, by=caller.name, speaker=caller.speaker)
     return await _visible_job_detail(house, found_job, caller, job)
 
 
@@ -371,6 +380,9 @@ async def checkpoints(job: str, house: Within, caller: Asker) -> api.Checkpoints
     """Return the recorded saves of the job, including those that were found broken."""
     found_job = await _find_permitted_job(house, job, caller)
     saves = await house.control.store.saves(found_job.id)
+    rule = found_job.spec.checkpoint
+    metric = unlogged_metric(saves, rule_of(rule))
     return api.Checkpoints(
-        checkpoints=api.CheckpointView.all_of(saves, found_job.spec.checkpoint)
+        checkpoints=api.CheckpointView.all_of(saves, rule),
+        warnings=[unlogged_text(metric)] if metric else [],
     )

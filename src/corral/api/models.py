@@ -1,7 +1,7 @@
 """Routes of models on nodes: list them, fetch and remove them; and for agents, which
 nodes have content."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import msgspec
@@ -17,6 +17,7 @@ from corral.domain.content import (
     ContentFetch,
     ContentItem,
     ContentReport,
+    names_like,
     progress_text,
 )
 from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid
@@ -147,15 +148,20 @@ async def remove_model(
 ) -> wire.ModelAsked:
     """Remove a model from nodes. Nodes where an attempt uses it keep it."""
     reports = content_reports(house.control.world, house.control.facts)
+    name = _removed_name(reports, body.name)
     items = {
         node: item
         for node, report in reports.items()
-        if (item := report.item_of(body.name)) is not None
+        if (item := report.item_of(name)) is not None
         and (not body.nodes or node in body.nodes)
     }
     if not items:
-        names = [item.name for report in reports.values() for item in report.items]
-        raise NotFound("model", body.name, names, see="corral model ls")
+        raise NotFound(
+            "model",
+            body.name,
+            [item.name for report in reports.values() for item in report.items],
+            see="corral model ls",
+        )
     used_nodes = [node for node, item in items.items() if item.is_used]
     if used_nodes:
         raise Conflict(
@@ -164,9 +170,35 @@ async def remove_model(
             "rm NAME --node NODE",
         )
     request = ContentNow(
-        request=house.control.clock.fresh_id(), action="remove", source=body.name
+        request=house.control.clock.fresh_id(), action="remove", source=name
     )
     return _sent(house, list(items), [request])
+
+
+def _removed_name(reports: Mapping[NodeId, ContentReport], text: str) -> str:
+    """Return the name or the source of the model that the text means; without such a
+    model, the text. Raises: Conflict."""
+    if any(report.item_of(text) is not None for report in reports.values()):
+        return text
+    alike = names_like(
+        (item for report in reports.values() for item in report.items), text
+    )
+    if len(alike) > 1:
+        raise Conflict(
+            f"{text} can be any of these models: {', '.join(alike)}",
+            hint="write the name with its revision: corral model rm NAME@REVISION",
+        )
+    fetching = [
+        node
+        for node, report in reports.items()
+        if any(text == fetch.source for fetch in report.fetches)
+    ]
+    if fetching and not alike:
+        raise Conflict(
+            f"{text} is still being fetched on {', '.join(sorted(fetching))}",
+            hint="wait until it is there: corral model ls",
+        )
+    return alike[0] if alike else text
 
 
 def _check_fetched(text: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from corral.control import Control
-from corral.domain.attempt import SeatState
+from corral.domain.attempt import Save, SeatState
 from corral.domain.culprits import OWN_PROGRAM
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.node import Node
@@ -119,9 +119,7 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
     if key_of(node) not in (None, seen.key):
         return None, False
     node = node_of(node)
-    is_own = not seen.saves or all(
-        (save.job, save.attempt) == seen.key for save in seen.saves
-    )
+    is_own = all(_may_report(seen.key, save) for save in seen.saves)
     job, attempt = world.jobs.get(id), world.attempts.get(id)
     if job is None or (attempt is not None and number < attempt.number):
         return _strip_report(
@@ -134,11 +132,19 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> tuple[Seen | None, bool
         return None, False
     own_attempt = _of_ranks(seen, ranks)
     if not is_own:
-        saves = tuple(
-            save for save in own_attempt.saves if (save.job, save.attempt) == seen.key
-        )
+        saves = tuple(save for save in own_attempt.saves if _may_report(seen.key, save))
         own_attempt = replace(own_attempt, saves=saves)
     return own_attempt, own_attempt is seen
+
+
+def _may_report(key: AttemptKey, save: Save) -> bool:
+    """Return whether the attempt may report this save: it made the save, or it has
+    verified a save of an earlier attempt of its job."""
+    job, attempt = key
+    is_checked = bool(save.quarantined) or save.verified_at is not None
+    return save.job == job and (
+        save.attempt == attempt or (save.attempt < attempt and is_checked)
+    )
 
 
 def _strip_report(seen: Seen) -> Seen:

@@ -118,12 +118,12 @@ class OutputDesk:
         """Return all that the agent sends. Raises: as `_pieces`; TransferCutShort if it
         is more than MOST_ANSWER_BYTES."""
         buffer = bytearray()
-        async for piece in self._pieces(node, key, request_of):
+        async for piece in self._pieces(node, key, request_of, what):
             buffer += piece
             if len(buffer) > MOST_ANSWER_BYTES:
                 raise TransferCutShort(
-                    f"the {what} of node {node} is larger than {MOST_ANSWER_BYTES:,} "
-                    "bytes"
+                    f"node {node} has sent more than {MOST_ANSWER_BYTES:,} bytes of "
+                    f"{what}"
                 )
         return bytes(buffer)
 
@@ -158,8 +158,9 @@ class OutputDesk:
         return transfer
 
     async def _pieces(
-        self, node: NodeId, key: AttemptKey, request_of: RequestOf
+        self, node: NodeId, key: AttemptKey, request_of: RequestOf, what: str = "files"
     ) -> AsyncGenerator[bytes, None]:
+        """Yield what the agent sends. `what`: its name in the text of an error."""
         known_node = self._control.world.nodes.get(node)
         if known_node is not None and known_node.liveness is not Liveness.ALIVE:
             raise Conflict(
@@ -173,16 +174,18 @@ class OutputDesk:
                     f"node {node} is not connected now",
                     hint=f"run: corral node show {node}",
                 )
-            socket = await session.dialled("files")
+            socket = await session.dialled(what)
             try:
-                async for piece in _read_agent_stream(socket, node):
+                async for piece in _read_agent_stream(socket, node, what):
                     yield piece
             finally:
                 with suppress(RuntimeError, OSError, WebSocketDisconnect):
                     await socket.close()
 
 
-async def _read_agent_stream(socket: WebSocket, node: NodeId) -> AsyncIterator[bytes]:
+async def _read_agent_stream(
+    socket: WebSocket, node: NodeId, what: str
+) -> AsyncIterator[bytes]:
     """Yield the pieces of the stream until the agent reports that all were sent.
 
     Raises: OutputAbsent, Conflict, TransferCutShort.
@@ -193,7 +196,7 @@ async def _read_agent_stream(socket: WebSocket, node: NodeId) -> AsyncIterator[b
                 frame = await frame_of(socket)
         except (TimeoutError, WebSocketDisconnect):
             raise TransferCutShort(
-                f"node {node} stopped sending before the end of the files"
+                f"node {node} stopped sending before the end of the {what}"
             ) from None
         if frame[:1] == DATA:
             yield frame[1:]

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from corral.api.auth import Caller
 from corral.control import Control
+from corral.control.services.token_budgets import month_of
 from corral.domain.ids import UserName
 from corral.domain.job import JobSpec
+from corral.domain.ledger import day_of
 from corral.domain.quota import Quota, Quotas
 from corral.domain.spec_content import LARGE_CHARACTERS, size_of
 from corral.domain.users import Token, User
@@ -58,7 +60,22 @@ class QuotaDesk:
             Quota.TOKENS: sum(
                 is_valid(token, user, now) for token in await store.tokens()
             ),
+            Quota.TOKENS_PER_MONTH: await self._month_tokens(user, now),
         }
+
+    async def _month_tokens(self, user: UserName, now: float) -> int:
+        """Return how many tokens of services the user has used since the calendar month
+        (UTC) of `now` began."""
+        control = self.control
+        began_at, _ = month_of(now)
+        recorded = await control.store.days(first=day_of(began_at), last=day_of(now))
+        waiting = control.traffic.tokens.waiting(control.world, now)
+        tokens = sum(
+            record.amounts.service_tokens
+            for record in (*recorded, *waiting)
+            if record.user == user
+        )
+        return round(tokens)
 
     @contextmanager
     def taking(

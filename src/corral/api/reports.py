@@ -8,10 +8,11 @@ from fastapi import APIRouter, Query, Response
 from corral.api.job_lookup import find_job
 from corral.api.job_visibility import CallerView, sight_of
 from corral.api.jobs import Asker, Within
-from corral.api.service_lookup import visible_services
+from corral.api.service_lookup import stopped_services, visible_services
 from corral.control.reports import report_of
 from corral.domain.errors import SpecInvalid
 from corral.domain.ledger import day_of
+from corral.domain.service import ServiceState
 from corral.domain.visibility import OTHERS
 from corral.insight.lent_report import LentByService, lent_report
 from corral.wire.reports import MOST_ROWS, By, Kind, ReportView, encoded
@@ -26,10 +27,12 @@ Moment = Annotated[float | None, Query(ge=0, le=MOST_SECONDS)]
 @router.get("/v1/reports/lent")
 async def report_lent(house: Within, caller: Asker) -> LentReportView:
     """Return what the sleeping replicas of services have lent since each service was
-    made: the GPU-hours, who used them, and how soon they were taken back."""
+    made: the GPU-hours, who used them, and how soon they were taken back. Stopped
+    services follow those that are not, the newest first."""
     world, sight = house.control.world, sight_of(house.control, caller)
-    services = visible_services(sight, world.services.values())
-    reports = lent_report(services, world.queues, house.control.now().wall)
+    active = visible_services(sight, world.services.values())
+    stopped = await stopped_services(house.control, sight)
+    reports = lent_report((*active, *stopped), world.queues, house.control.now().wall)
     return LentReportView(
         services=[_lent_view(sight, report) for report in reports],
         currency=world.queues.currency,
@@ -42,6 +45,8 @@ def _lent_view(sight: CallerView, lent: LentByService) -> LentView:
         service=lent.service.name,
         queue=spec.replica.queue,
         sleeping=lent.sleeping,
+        falling_asleep=lent.falling_asleep,
+        is_stopped=lent.service.state is ServiceState.STOPPED,
         asleep_gpu_hours=lent.asleep_gpu_hours,
         lent_gpu_hours=lent.lent_gpu_hours,
         lost_gpu_hours=lent.lost_gpu_hours,

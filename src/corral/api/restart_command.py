@@ -27,7 +27,7 @@ def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
     job's command may be shown.
     """
     kept_checkpoints = (
-        kept_saves(saves, job.spec.checkpoint.keep)
+        kept_saves(saves, job.spec.checkpoint.keep_rule)
         if job.spec.checkpoint is not None
         else ()
     )

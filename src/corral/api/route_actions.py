@@ -13,6 +13,7 @@ OF_AUDIT_NAMES: Final[Mapping[str, str]] = {
     "batch.cancel": "cancel batches",
     "batch.create": "create batches",
     "batch.deliver": "deliver the results of batches",
+    "checkpoint.change": "change the saves of jobs",
     "file.add": "upload files",
     "file.remove": "remove files",
     "gateway.report": "report the counters of gateways",

@@ -125,6 +125,9 @@ RIGHTS: Final[Mapping[Key, RouteRight]] = {
     ("GET", "/v1/jobs/{job}/checkpoints"): _unowned_route_right(
         VIEWERS, jobs=Reach.JOB
     ),
+    ("POST", "/v1/jobs/{job}/checkpoints/{step}"): RouteRight(
+        USERS, OPERATORS, "checkpoint.change", jobs=Reach.JOB
+    ),
     ("WS", "/v1/jobs/{job}/attach"): RouteRight(
         USERS, ADMINS, "job.attach", jobs=Reach.SELF
     ),

@@ -15,8 +15,14 @@ from corral.domain.ids import JobId
 from corral.domain.job_states import JobState
 from corral.domain.lending import ReplicaSleep, SleepPhase
 from corral.domain.observed_state import Seen
+from corral.domain.role_rule import RoleRule
 from corral.domain.service import ReplicaRow, Service, ServiceState
-from corral.domain.service_condition import failed_starts_text, turned_back_text
+from corral.domain.service_condition import (
+    failed_start_count,
+    failed_starts_text,
+    last_end_of,
+    turned_back_text,
+)
 from corral.domain.units import counted
 from corral.domain.world import Event, World
 from corral.wire import api
@@ -51,7 +57,7 @@ async def service_view(
     )
     scale_events = [event for event in events if event.kind in SCALE_EVENTS]
     has_log_access = caller.may_on(as_job(service), key=LOGS)
-    failed_starts = service.fruitless + service.trial_fruitless
+    failed_starts = failed_start_count(service)
     return wire.ServiceView.of(
         service,
         **_common_fields(house, sight, service),
@@ -64,16 +70,21 @@ async def service_view(
         scale_events=_event_views(sight, scale_events[-NEWEST_SCALE_EVENTS:]),
         failed_starts=failed_starts,
         # without such a start, it would be of an earlier revision
-        last_end=sight.text(service.last_end) if failed_starts else "",
-        retry_at=service.trial_retry_at
-        if service.trial_fruitless
-        else service.retry_at,
+        last_end=sight.text(last_end_of(service)) if failed_starts else "",
+        retry_at=_retry_at(service),
         canary_passed=service.passed,
         turned_back=service.turned_back,
         turned_back_reason=sight.text(service.turned_back_reason),
         million_token_cost=await million_token_cost(house.control, service),
         currency=house.control.world.queues.currency,
     )
+
+
+def _retry_at(service: Service) -> float | None:
+    """Return when the next replica is made after one that was not ready for long."""
+    if service.trial_fruitless:
+        return service.trial_retry_at
+    return service.retry_at if service.fruitless else service.prefill.retry_at
 
 
 def _event_views(sight: CallerView, events: Sequence[Event]) -> list[api.EventView]:
@@ -86,10 +97,16 @@ def _event_views(sight: CallerView, events: Sequence[Event]) -> list[api.EventVi
 def _common_fields(house: House, sight: CallerView, service: Service) -> dict[str, Any]:
     return {
         "reason": sight.text(service.reason),
+        "roles": [_role_view(sight, service, rule) for rule in service.spec.roles],
         "problem": sight.text(_problem_of(house.control, service)),
         "rates": rates_of(house.control, service),
         "url": house.settings.gateway_url(),
     }
+
+
+def _role_view(sight: CallerView, service: Service, rule: RoleRule) -> wire.RoleView:
+    reason = service.prefill.reason if rule.role.is_prefill else service.reason
+    return wire.RoleView.of(service, rule, sight.text(reason))
 
 
 def _problem_of(control: Control, service: Service) -> str:
@@ -98,7 +115,8 @@ def _problem_of(control: Control, service: Service) -> str:
     if service.state is not ServiceState.ACTIVE:
         return ""
     text = failed_starts_text(service)
-    if not text and service.ready_count < service.wanted:
+    prefills = service.prefill_ready_count >= service.prefill.wanted
+    if not text and not (service.ready_count >= service.wanted and prefills):
         unready = (row for row in service.replicas if not row.is_ready)
         reasons = (
             (row, _unready_reason(control, row, None, probe_of(control, row.job)))
@@ -151,6 +169,7 @@ def replica_view(
         probe_text=probe_text,
         sleep="" if row.sleep is None else row.sleep.phase.value,
         lent_to=[str(id) for id in _borrowers(sight, row)],
+        role=row.role.value,
     )
 
 
@@ -210,4 +229,4 @@ def _unready_reason(
         return control.reason(job).sentence
     if probe is None or not probe.probe_text:
         return "it has not answered its probe yet"
-    return f"it does not answer its probe: {probe.probe_text}"
+    return f"it is not ready: {probe.probe_text}"

@@ -27,8 +27,9 @@ from corral.api.submission import (
     check_secrets,
     check_workdir,
 )
-from corral.control.request_checks import accepted
+from corral.control.request_checks import accepted, normal
 from corral.control.service_checks import check_affinity, check_names, check_service
+from corral.domain.access_list import users_of
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.job import JobSpec, ReplicaRole
 from corral.domain.requests import ApplyService, RollBackService, StopService
@@ -59,13 +60,36 @@ async def apply_services(
             check_workdir(house, spec.replica.workdir)
     specs = [await _checked(house, caller, spec) for spec in specs]
     planned = [_planned(house, spec) for spec in specs]
+    warnings = await _warnings(house, caller, specs)
     if dry_run:
-        return wire.ServicesApplied(services=planned)
+        return wire.ServicesApplied(services=planned, warnings=warnings)
     for spec, plan in zip(specs, planned, strict=True):
         if plan.change != "unchanged":
             request = ApplyService(spec=spec, key_seed=secrets.token_hex(SEED_BYTES))
             await house.control.ask(request, by=caller.name, speaker=caller.speaker)
-    return wire.ServicesApplied(services=planned)
+    return wire.ServicesApplied(services=planned, warnings=warnings)
+
+
+async def _warnings(
+    house: House, caller: Caller, specs: Sequence[ServiceSpec]
+) -> list[str]:
+    """Return a warning for each service that users may call who do not exist. A caller
+    who does not see the jobs of all users gets none."""
+    if not sight_of(house.control, caller).everything:
+        return []
+    allowed = [
+        (spec.name, user)
+        for spec in specs
+        if spec.allow is not None
+        for user in users_of(spec.allow.users)
+    ]
+    names = {user.name for user in await house.control.store.users()} if allowed else ()
+    return [
+        f"{service} allows {user}, but there is no such user; for the users, run: "
+        "corral user ls"
+        for service, user in allowed
+        if user not in names
+    ]
 
 
 def _check_apart(specs: Sequence[ServiceSpec]) -> None:
@@ -107,10 +131,16 @@ async def _checked(house: House, caller: Caller, spec: ServiceSpec) -> ServiceSp
     check_submitted([spec.replica], caller.job)
     await check_queues_of(house, [spec.replica], caller)
     await _check_callers(house, caller, spec)
-    replicas = [spec.replica] * spec.min_replicas if present is None else []
+    replicas = _first_replicas(spec) if present is None else []
     with await admitted(house, caller, replicas) if replicas else nullcontext():
-        replica = _accepted(house, spec)
-    return replace(spec, replica=replica)
+        return _accepted(house, spec)
+
+
+def _first_replicas(spec: ServiceSpec) -> list[JobSpec]:
+    """Return the replicas that a new service has first."""
+    if not spec.roles:
+        return [spec.replica] * spec.min_replicas
+    return [rule.replica for rule in spec.roles for _ in range(rule.min_replicas)]
 
 
 async def _check_callers(house: House, caller: Caller, spec: ServiceSpec) -> None:
@@ -131,18 +161,25 @@ async def _check_callers(house: House, caller: Caller, spec: ServiceSpec) -> Non
             raise NotFound("queue", name, list(tree.by_name), see="corral queue ls")
 
 
-def _accepted(house: House, spec: ServiceSpec) -> JobSpec:
-    """Return the spec of the replicas with the defaults of their queue, after the
-    checks whether the cluster could ever run one."""
+def _accepted(house: House, spec: ServiceSpec) -> ServiceSpec:
+    """Return the spec whose replicas have the defaults of their queue, after the checks
+    whether the cluster could ever run one of each role."""
     role = ReplicaRole(service=spec.name, revision=1, probe=spec.probe, key_seed="")
     control = house.control
-    (replica,) = accepted(
+    checked = accepted(
         control.world,
-        [replace(spec.replica, replica=role)],
+        [replace(replica, replica=role) for replica in spec.launched],
         control.engine,
         control.now().wall,
     )
-    return replace(replica, replica=spec.replica.replica)
+    replicas = [replace(replica, replica=None) for replica in checked]
+    if not spec.roles:
+        return replace(spec, replica=replicas[0])
+    roles = tuple(
+        replace(rule, replica=replica)
+        for rule, replica in zip(spec.roles, replicas, strict=True)
+    )
+    return replace(spec, replica=normal(control.world, spec.replica), roles=roles)
 
 
 def _check_rights(house: House, caller: Caller, service: Service) -> None:
@@ -207,7 +244,7 @@ async def service(service: str, house: Within, caller: Asker) -> wire.ServiceVie
 async def scale_service(
     service: str, body: wire.ServiceScaleBody, house: Within, caller: Asker
 ) -> wire.ServiceView:
-    """Set how many replicas the service may have."""
+    """Set how many replicas the service may have, of one role if it has roles."""
     sight, target = await _find_changeable(house, caller, service)
     request = body.to_domain(target.name)
     await house.control.ask(request, by=caller.name, speaker=caller.speaker)

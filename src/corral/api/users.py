@@ -1,6 +1,7 @@
 """Routes of users, tokens and the audit log."""
 
 import secrets
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
@@ -256,8 +257,12 @@ async def tokens(house: Within, caller: Asker) -> wire.TokensView:
         if caller.may(owner=owner_of(token))
     ]
     token_list.sort(key=lambda one: (one.node is not None, one.user, one.created_at))
+    control = house.control
+    used = control.traffic.tokens.month_tokens(control.world, now)
     return wire.TokensView(
-        tokens=[wire.TokenView.of(token, now) for token in token_list]
+        tokens=[
+            wire.TokenView.of(token, now, used.get(token.id, 0)) for token in token_list
+        ]
     )
 
 
@@ -286,9 +291,12 @@ async def create_token(
     if is_own and caller.expires_at is not None:
         expires_at = min(asked_end or caller.expires_at, caller.expires_at)
     secret, new_token = fresh_token(name, role, now, expires_at)
+    new_token = replace(new_token, tokens_per_month=body.tokens_per_month)
     detail = f"{role} of {name}" + (
         f", until {moment_text(expires_at)}" if expires_at else ""
     )
+    if body.tokens_per_month is not None:
+        detail += f", {body.tokens_per_month:,} tokens a month"
     tokens = sum(is_valid(token, name, now) for token in await store.tokens())
     with house.quotas.taking(
         house.quotas.of_user(owner), Quota.TOKENS, used=tokens, asked=1
@@ -304,6 +312,7 @@ async def create_token(
         role=role,
         expires_at=new_token.expires_at,
         is_shortened=expires_at != asked_end,
+        tokens_per_month=new_token.tokens_per_month,
     )
 
 

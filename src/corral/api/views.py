@@ -9,7 +9,9 @@ from corral.api.restart_command import loss_advice, origin_text, restart_text
 from corral.api.sent_signals import with_sender
 from corral.control import Control, Planned
 from corral.control.blocking_jobs import holders_text
+from corral.control.hang_texts import earlier_hang_text, hang_text
 from corral.control.job_reasons import assumed_text
+from corral.control.lent_gpus import lent_text
 from corral.control.rank_accounts import rank_account_text
 from corral.control.stdin_waits import input_text
 from corral.domain.attempt import Attempt, Save, SeatState
@@ -19,13 +21,14 @@ from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.node import Node
 from corral.domain.rank_layout import ranks_each
+from corral.domain.reason_code import ReasonCode
 from corral.domain.receipt import ReceiptKind
 from corral.domain.run_history import ExpectedEnd, StartForecast
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import World
 from corral.health.repair_commands import mending
-from corral.insight.bottleneck import Bottleneck
+from corral.insight.bottleneck import Bottleneck, hung
 from corral.schedule.waiting import Reason
 from corral.wire import api
 from corral.wire.job_parts import BottleneckView as BottleneckShown
@@ -155,8 +158,12 @@ def bottleneck_of(control: Control, job: Job) -> Bottleneck | None:
     """Return what limits a running job's speed; None if unknown."""
     if job.state != JobState.RUNNING:
         return None
-    now = control.now().wall
-    return control.ledger.paces.bottleneck(control.world, control.sensed, job.id, now)
+    now = control.now()
+    hang = hang_text(control.world, control.facts, job, now, whole=False)
+    if hang:
+        return hung(hang, job.id)
+    paces = control.ledger.paces
+    return paces.bottleneck(control.world, control.sensed, job.id, now.wall)
 
 
 def _suggestions(
@@ -176,7 +183,7 @@ def _suggestions(
     texts = [input_text(control.world, control.facts, job), *reason.suggestions]
     if attempts:
         texts += loss_advice(job, attempts[-1])
-    if bottleneck is not None:
+    if bottleneck is not None and reason.code is not ReasonCode.HANG:
         texts += [f"bottleneck: {bottleneck.text}", f"try {bottleneck.advice}"]
     if attempts:
         texts.append(rank_account_text(control.world, job, attempts[-1]))
@@ -210,11 +217,12 @@ async def why(
     failed = Failed.of(attempts[-1], whole=whole) if attempts else None
     if failed is not None and whole:
         failed = await with_sender(control, job, attempts[-1], failed)
+    hang = hang_text(control.world, control.facts, job, control.now(), whole=whole)
     return api.Why(
         id=job.id,
         name=job.spec.name,
         state=job.state,
-        reason=reason.sentence,
+        reason=hang or reason.sentence,
         code=reason.code,
         suggestions=_suggestions(control, job, reason, attempts, saves, whole=whole),
         receipts=[
@@ -225,12 +233,14 @@ async def why(
         assumed=assumed_text(control.world, job, control.learning.table),
         whose=whose,
         failed=failed,
+        hang=earlier_hang_text(attempts, whole=whole),
         holders=holders_text(
             control.world, job, reason.code, control.now().wall, ending_of
         ),
         place=line.get(job.id),
         waiting=len(line),
         slurm=slurm_reason(job.state, reason.code) if job.state.is_waiting else "",
+        lent=lent_text(control.world, job.id),
     )
 
 

@@ -21,7 +21,12 @@ from corral.control import Control
 from corral.control.services.budget_deals import BudgetState
 from corral.control.services.published_routes import OWN_GATEWAY
 from corral.control.services.routes import RouteInputs, callers_of, token_of_caller
-from corral.control.services.token_budgets import budget_states, has_budgets, month_of
+from corral.control.services.token_budgets import (
+    budget_states,
+    has_budgets,
+    key_budget_states,
+    month_of,
+)
 from corral.domain.errors import Trouble
 from corral.domain.ids import JobId, TokenId
 from corral.domain.ledger import UsageRecord, day_of
@@ -58,6 +63,7 @@ class ServiceGateway:
     _has_routes: bool = field(default=False)
     _callers: tuple[CallerEntry, ...] = field(default=())
     _users: Sequence[User] = field(default=())
+    _budgeted: Sequence[Token] = field(default=())  # tokens with a budget
     _audited: int = field(default=-1)  # newest entry when the tokens were read
     _needed_keys: NeededKeys = field(default=frozenset())
     _inputs: RouteInputs = field(default_factory=RouteInputs)
@@ -113,9 +119,13 @@ class ServiceGateway:
         """Return the budgets of tokens and what was used of them. Raises: Trouble."""
         world, wall = self.control.world, self.control.clock.wall()
         tree = world.queues
-        if not has_budgets(self._users, self.quotas, tree):
-            return {}
         began_at, renews_at = month_of(wall)
+        states: dict[str, BudgetState] = {}
+        if self._budgeted:
+            of_keys = self.control.traffic.tokens.month_tokens(world, wall)
+            states = key_budget_states(self._budgeted, of_keys, renews_at)
+        if not has_budgets(self._users, self.quotas, tree):
+            return states
         recorded = tuple(count.at for count in world.gateway_counts.values())
         mark = (began_at, len(recorded), max(recorded, default=0.0))
         if mark != self._usage_mark:
@@ -125,7 +135,8 @@ class ServiceGateway:
             self._usage_mark = mark
         waiting = self.control.traffic.tokens.waiting(world, wall)
         used = (*self._usage, *waiting)
-        return budget_states(self._users, self.quotas, tree, used, renews_at)
+        others = budget_states(self._users, self.quotas, tree, used, renews_at)
+        return states | others
 
     def _job_callers(self) -> tuple[CallerEntry, ...]:
         """Return the callers that are running jobs, by the tokens that they were given.
@@ -162,6 +173,9 @@ class ServiceGateway:
         tokens, users = await store.tokens(), await store.users()
         self._callers = callers_of(tokens, users, now, self.quotas)
         self._users = users
+        self._budgeted = [
+            token for token in tokens if token.tokens_per_month is not None
+        ]
         self._inputs = RouteInputs(
             roles={user.name: user.role for user in users},
             fallback_keys=await read_fallback_keys(store, self.seals, needed),

@@ -156,8 +156,8 @@ def _of_array(found: "api.Why", job: "api.JobView") -> "api.Why":
 
 
 def say_sooner(found: "api.Why") -> None:
-    """Print a job's place in its queue, when it is expected to start and end, and what
-    would let it start sooner."""
+    """Print a job's place in its queue, whose GPUs it borrows, when it is expected to
+    start and end, and what would let it start sooner."""
     if line := line_text(found):
         say(f"  {line}")
     if found.assumed:
@@ -167,6 +167,8 @@ def say_sooner(found: "api.Why") -> None:
         )
     if found.holders:
         say(f"  {clean(found.holders)}")
+    if found.lent:
+        say(f"  {clean(found.lent)}")
     if found.forecast is not None:
         say(f"  it {when_text(found.forecast)}")
     if found.ending is not None:

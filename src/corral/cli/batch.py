@@ -240,9 +240,13 @@ def cancel(*batches: str, common: Change = Change()) -> int:  # noqa: B008 - fro
 
 def _found(client: "Client", name: str, *, with_progress: bool = True) -> BatchRow:
     """Return the batch of this name or id. Raises: NotFound."""
-    row = _row_of(client, client.job(name), with_progress=with_progress)
+    row = None
+    with suppress(NotFound):
+        row = _row_of(client, client.job(name), with_progress=with_progress)
     if row is None:
-        raise NotFound("batch", name, see="corral batch ls")
+        jobs = client.jobs(everything=True, limit=MOST_LISTED, text=NAME_PREFIX)
+        names = [job.name for job in jobs if job.name.startswith(NAME_PREFIX)]
+        raise NotFound("batch", name, names, see="corral batch ls")
     return row
 
 

@@ -47,10 +47,12 @@ def chat(
             f"the service {target.name} {text}", hint=f"run: corral why {target.name}"
         )
 
-    if target.replicas == "0":
+    decode = [role.replicas for role in target.roles if role.role == "decode"]
+    if "0" in (decode or [target.replicas]):
         raise Conflict(
             f"the service {target.name} may have no replicas",
-            hint=f"run: corral service scale {target.name} 1",
+            hint=f"run: corral service scale {target.name} 1"
+            + (" --role decode" if target.roles else ""),
         )
 
     def ask(messages: "Sequence[Message]") -> "Iterator[ChatPiece]":
@@ -111,16 +113,22 @@ def _print_answer(pieces: "Iterator[ChatPiece]") -> str:
     if is_cut:
         note("the answer was ended")
     elif began_at is not None:
-        seconds = clock.monotonic() - began_at
+        is_streamed = len(texts) > 1
+        seconds = clock.monotonic() - began_at if is_streamed else None
         note(speed_text(tokens or len(texts), seconds, is_exact=tokens is not None))
     return "".join(texts)
 
 
-def speed_text(tokens: int, seconds: float, *, is_exact: bool) -> str:
+def speed_text(tokens: int, seconds: float | None, *, is_exact: bool) -> str:
     """Return the speed of an answer, for example: 120 tokens in 2.0 s, 60 tokens/s.
     Without the count of the engine, the pieces are counted. The first token is not
     part of the time.
+
+    Args:
+        seconds: Time of the answer; None: it came as one piece, which has no speed.
     """
     about = "" if is_exact else "about "
+    if seconds is None:
+        return f"{about}{counted(tokens, 'token')}"
     speed = f", {(tokens - 1) / seconds:.3g} tokens/s" if seconds and tokens > 1 else ""
     return f"{about}{counted(tokens, 'token')} in {seconds:.1f} s{speed}"

@@ -48,8 +48,8 @@ The head reads the file again when it changes. For example, with the default rul
         # also port: 587, security: starttls (or tls, or none), user: NAME, password_file: FILE
     rules: {job_stuck: 30m, node_down: 1m, queue_starved: 1d, budget_low: 10%, disk_full: 5%}
 
-To disable an alert, set its rule to off; this applies also to job_failed, loss_nan and
-node_kept_back, which are on by default. In quiet hours, only critical alerts are sent:
+To disable an alert, set its rule to off; this applies also to job_failed, job_hung, loss_nan
+and node_kept_back, which are on by default. In quiet hours, only critical alerts are sent:
 nodes that are down, and disks that are full.
 """
 

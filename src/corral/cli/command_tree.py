@@ -1,9 +1,10 @@
 """All commands of the command line, each with its function, its one-line help, and the
 heading under which help shows it."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from corral.cli.checkpoint_commands import CHECKPOINTS
+from corral.cli.command import CLUSTER, MORE, Command
 from corral.cli.command_help import (
     ALERTS,
     APPLY,
@@ -15,10 +16,6 @@ from corral.cli.command_help import (
     SERVICES,
 )
 from corral.cli.planner.help_texts import CAPACITY, PREDICT, PRICES, VALIDATE
-
-CLUSTER: Final = "Cluster"
-JOBS: Final = "Jobs"
-MORE: Final = "More"
 
 GROUPS: Final = {
     "queue": "List and change queues; without a subcommand, list jobs like corral ps.",
@@ -35,6 +32,10 @@ Without a subcommand, it examines this machine and the whole cluster, changes no
 and prints what to do about each problem.
 """,
     "debug": "Look into the processes of a running job.",
+    "checkpoints": """List the checkpoints of a job; show, compare, export, pin or remove one.
+
+corral checkpoints JOB lists them.
+""",
     "alert": ALERTS,
     "secret": "Store secrets for jobs; they are never shown again.",
     "user": "Add users, and set what each of them may do.",
@@ -46,19 +47,6 @@ and prints what to do about each problem.
     "unit": "Run the head, or a node's agent, as a unit of systemd.",
     "completion": "Install or print shell completion.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command. `name` includes its group; `target` is module:function within
-    corral.cli."""
-
-    name: str
-    target: str
-    help: str
-    heading: str = JOBS
-    alias: str | None = None
-    show: bool = True
 
 
 COMMANDS: Final = (
@@ -159,7 +147,7 @@ COMMANDS: Final = (
         "They are kept for a month: a point every 10 s for a day, then means of 5 "
         "minutes.",
     ),
-    Command("checkpoints", "checkpoints:checkpoints", "List the checkpoints of a job."),
+    *CHECKPOINTS,
     Command("queue ls", "queues:ls", "List the queues and what they use."),
     Command("queue show", "queues:show", "Show one queue and its users."),
     Command(

@@ -67,10 +67,16 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "corral stop train --signal USR1",
     ),
     "suspend": ("corral suspend train",),
-    "resume": ("corral resume train",),
+    "resume": ("corral resume train", "corral resume train --step 400"),
     "events": ("corral events train", "corral events --follow"),
     "metrics": ("corral metrics train", "corral metrics --node n3 --since 6h"),
-    "checkpoints": ("corral checkpoints train",),
+    "checkpoints ls": ("corral checkpoints ls train",),
+    "checkpoints show": ("corral checkpoints show train 400 --verify",),
+    "checkpoints compare": ("corral checkpoints compare train 200 400",),
+    "checkpoints export": ("corral checkpoints export train 400 ./model --to hf",),
+    "checkpoints pin": ("corral checkpoints pin train 400",),
+    "checkpoints unpin": ("corral checkpoints unpin train 400",),
+    "checkpoints rm": ("corral checkpoints rm train 400",),
     "queue ls": ("corral queue ls",),
     "queue show": ("corral queue show vision",),
     "queue set": (
@@ -83,6 +89,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "service scale": (
         "corral service scale chat 4",
         "corral service scale chat 2..8",
+        "corral service scale chat 2..6 --role prefill",
     ),
     "service rollback": (
         "corral service rollback chat",

@@ -42,6 +42,25 @@ def change_all(jobs: Sequence[str], common: Change, verb: str, to: "JobChange") 
     return _report_refused(jobs_changed.refused, as_json=common.json)
 
 
+def go_back(jobs: Sequence[str], step: int, common: Change) -> int:
+    """Resume one job from its checkpoint of this step, if the user agrees. Raises: Usage,
+    NotFound, Conflict."""
+    if len(jobs) != 1:
+        raise error_output.Usage(
+            "--step is of one job", hint="run: corral resume JOB --step N"
+        )
+    question = f"resume {jobs[0]} from step {step}, without its newer checkpoints?"
+    with common.client() as client:
+        if not common.agreed(question):
+            raise declined()
+        job = client.go_back(jobs[0], step)
+    if common.json:
+        print_json(job)
+    else:
+        say(f"{clean(job.name)} ({job.id}) is {job.state}; it goes on from step {step}")
+    return error_output.DONE
+
+
 def check_named(jobs: Sequence[str], verb: str, command: str) -> None:
     """Check the number of named jobs. Raises: Usage if no job is named, or more jobs
     than one request takes."""

@@ -9,9 +9,9 @@ from corral.cli import arrays, services
 from corral.cli.batch_changes import change_each
 from corral.cli.checkpoints import show_checkpoints
 from corral.cli.head_options import Change, Common, declined
-from corral.cli.job_changes import change_all, check_named
+from corral.cli.job_changes import change_all, check_named, go_back
 from corral.cli.job_row import ends_text, time_of
-from corral.cli.option_types import SignalName
+from corral.cli.option_types import SignalName, WholeNumber
 from corral.cli.outputs import outputs_text
 from corral.cli.printing import (
     age_text,
@@ -234,6 +234,7 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
         + (f": {clean(answer.reason)}" if answer.reason else "")
     )
     _say_failed(answer)
+    _say_hung(answer)
     arrays.say_sooner(answer)
     for receipt in answer.receipts:
         say(_receipt_text(receipt))
@@ -250,8 +251,15 @@ def _say_failed(found: "api.Why") -> None:
     if failed.quote:
         say(f"  its log: {clean(failed.quote)}")
     if failed.failed_at:
-        say(f"  raised at: {clean(failed.failed_at)}")
+        verb = "stood" if failed.failure == "hang" else "raised"
+        say(f"  {verb} at: {clean(failed.failed_at)}")
     say(f"  to do: {failed.next}")
+
+
+def _say_hung(found: "api.Why") -> None:
+    """Print how the last attempt hung, if another one has begun since."""
+    if found.hang and found.state in ("QUEUED", "HELD", "STARTING", "RUNNING"):
+        say(f"  {clean(found.hang)}")
 
 
 def stop(
@@ -280,13 +288,21 @@ def suspend(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - froze
     return change_all(jobs, common, "suspend", "suspend")
 
 
-def resume(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
+def resume(
+    *jobs: str,
+    step: WholeNumber | None = None,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> int:
     """Resume suspended or held jobs.
 
     Args:
         jobs: Ids or names; the name of an array means all its jobs.
+        step: Go back to the checkpoint of this step of the one named job; its newer
+            checkpoints are not used any more.
     """
-    return change_all(jobs, common, "resume", "resume")
+    if step is None:
+        return change_all(jobs, common, "resume", "resume")
+    return go_back(jobs, step, common)
 
 
 def _signal_jobs(jobs: tuple[str, ...], common: Change, signal: str) -> int:

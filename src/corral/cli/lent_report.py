@@ -25,10 +25,10 @@ def lent(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         print_json(report)
         return
     if not report.services:
-        note("no replica has slept; to let replicas sleep, write: sleeping: 1")
+        note("no service lets replicas sleep; to let them, write: sleeping: 1")
         return
     for service in report.services:
-        say(f"{clean(service.service)}: {'; '.join(_sentences(service, report))}")
+        say(f"{_name(service)}: {'; '.join(_sentences(service, report))}")
     rows = list(_rows(report))
     if rows:
         lines = table("SERVICE", "QUEUE", "USER", "GPU", *_NUMBERS, right=_NUMBERS)
@@ -37,9 +37,16 @@ def lent(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         show_table(lines)
 
 
+def _name(lent: "LentView") -> str:
+    name = clean(lent.service)
+    return f"{name} (stopped)" if lent.is_stopped else name
+
+
 def _sentences(lent: "LentView", report: "LentReportView") -> Iterator[str]:
     """Yield the parts of the sentence about one service."""
-    yield f"{counted(lent.sleeping, 'replica')} asleep now"
+    if not lent.is_stopped:
+        falling = f", {lent.falling_asleep} falling asleep" * bool(lent.falling_asleep)
+        yield f"{counted(lent.sleeping, 'replica')} asleep now{falling}"
     part = lent.lent_gpu_hours / lent.asleep_gpu_hours if lent.asleep_gpu_hours else 0.0
     yield (
         f"{lent.asleep_gpu_hours:,.2f} GPU-hours asleep, of which {share_text(part)} "
@@ -67,7 +74,7 @@ def _rows(report: "LentReportView") -> Iterator[tuple[str, ...]]:
     for service in report.services:
         for borrower in service.borrowers:
             yield (
-                service.service,
+                _name(service),
                 borrower.queue,
                 borrower.user,
                 borrower.gpu_type,

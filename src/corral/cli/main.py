@@ -14,7 +14,9 @@ from cyclopts import App, CycloptsError, Parameter
 
 from corral import __version__
 from corral.cli import error_output
-from corral.cli.command_tree import COMMANDS, GROUPS, MORE
+from corral.cli.checkpoint_commands import CHECKPOINTS
+from corral.cli.command import MORE
+from corral.cli.command_tree import COMMANDS, GROUPS
 from corral.cli.planner.counts import counted
 from corral.domain.errors import CorralError
 
@@ -23,6 +25,18 @@ _NEGATIVE: Final = re.compile(r"-\d", re.ASCII)
 _VALUED: Final = re.compile(r"=|^-\d", re.ASCII)
 # what a group does without a word
 ALONE: Final = {"queue": ["ps"], "doctor": ["doctor", "look"]}
+# after which `corral checkpoints` does not list the checkpoints of a job
+CHECKPOINT_WORDS: Final = frozenset(
+    {
+        "-h",
+        "--help",
+        *(
+            word
+            for command in CHECKPOINTS
+            for word in (command.name.split()[1], command.alias)
+        ),
+    }
+)
 TOP: Final = [command for command in COMMANDS if " " not in command.name]
 OTHER_WORDS: Final = {
     "exec": "corral attach JOB (it opens a shell next to a rank)",
@@ -190,12 +204,15 @@ def run(words: Sequence[str]) -> int:
 
 
 def _expand_default_command(words: Sequence[str]) -> Sequence[str]:
-    """Complete `queue` to `ps` and `doctor` to `doctor look`, if only options follow.
+    """Complete `queue` to `ps` and `doctor` to `doctor look`, if only options follow,
+    and `checkpoints JOB` to `checkpoints ls JOB`.
 
     If another word follows, return the words unchanged: `queue WORD` is a command about
     queues, and `doctor WORD` runs one check.
     """
     rest = words[1:]
+    if list(words[:1]) == ["checkpoints"] and rest and rest[0] not in CHECKPOINT_WORDS:
+        return ["checkpoints", "ls", *rest]
     plain = not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))
     alone = ALONE.get(words[0]) if words and plain else None
     return [*alone, *rest] if alone else words

@@ -17,6 +17,7 @@ from corral.cli.option_types import (
 from corral.cli.printing import age_text, note, print_json, say, show_table, table
 from corral.cli.progress import progress
 from corral.cli.spec_options import assignment
+from corral.domain.content import split_revision
 from corral.domain.units import share_text, size_text
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         right=("SIZE", "LAST USED"),
     )
     for model in view.models:
-        name, _, revision = model.name.rpartition("@")
-        if not name:
-            name, _, revision = model.name.partition("#sha256=")
+        name, revision = split_revision(model.name)
         rows.add_row(
             name,
             revision[:SHORT_COMMIT],
@@ -131,7 +130,8 @@ def rm(
     """Remove a model from nodes.
 
     Args:
-        model: Name of the model as corral model ls lists it, or where it lies.
+        model: Name of the model as corral model ls lists it, or the beginning of
+            NAME@REVISION, or where it lies.
         node: Remove it from this node; may be repeated (default: from all nodes).
     """
     if not common.agreed(f"remove {model}?", destroys=True):

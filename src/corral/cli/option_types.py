@@ -1,7 +1,7 @@
 """Types of option values. Each type has the name that `--help` shows for its value:
 `--time DURATION`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -62,6 +62,7 @@ ScaleText = Annotated[str, Parameter(metavar="RULE")]
 Seconds = Annotated[float, Parameter(metavar="SECONDS")]
 SecretName = Annotated[str, Parameter(metavar="SECRET")]
 ServiceName = Annotated[str, Parameter(metavar="SERVICE")]
+ServingRoleName = Annotated[Literal["prefill", "decode"], Parameter(metavar="ROLE")]
 SignalName = Annotated[str, Parameter(metavar="SIGNAL")]
 Size = Annotated[str, Parameter(metavar="SIZE")]
 StartTime = Annotated[str, Parameter(metavar="TIME")]

@@ -25,7 +25,7 @@ from corral.cli.option_types import (
 )
 from corral.cli.printing import note, print_json, say
 from corral.cli.service_follow import follow_services
-from corral.cli.services import say_applied
+from corral.cli.services import say_applied, say_warnings
 from corral.cli.spec_options import assignment
 from corral.cli.time_options import number
 
@@ -60,8 +60,9 @@ def serve(
 
     Args:
         name: Name of the service.
-        model: Model: hf://org/name@revision, a path, or s3://bucket/path. With --run,
-            the name under which it is served.
+        model: Model: hf://org/name@revision, a path, s3://bucket/path, or
+            https://host/file#sha256=HASH. With --run, the name under which it is
+            served.
         engine: Engine that fills in the command: vllm, sglang, llama.cpp, transformers
             or tiny.
         replicas: Number of replicas: 2, or a range: 1..4 (default: 1).
@@ -143,6 +144,8 @@ def _apply_document(
             if common.json:
                 print_json(applied)
             return DONE
+        if common.json:
+            say_warnings(applied)
         revisions = {change.name: change.revision for change in applied.services}
         return follow_services(client, revisions, common)
 

@@ -34,33 +34,41 @@ def follow_services(
     *,
     until_passed: bool = False,
 ) -> int:
-    """Follow the services until each has a ready replica, or cannot get one. Print how
-    to call them, and return the exit code. Ctrl-C ends only the output.
+    """Follow the services at the same time until each has a ready replica, or cannot
+    get one. Print how to call each, as soon as it is ready, and return the exit code.
+    Ctrl-C ends only the output.
 
     Args:
         revisions: Revision of each service that all its replicas are to have.
         until_passed: Follow a revision on trial until it has passed or was turned back.
     """
-    followed: list[tuple[shapes.ServiceView, bool]] = []
-    try:
-        for name, revision in revisions.items():
-            target = _Target(revision=revision, until_passed=until_passed)
-            followed.append(_follow(client, name, target))
-    except KeyboardInterrupt:
-        name = list(revisions)[len(followed)]
-        note(f"\n{name} continues; to see its state, run: corral service show {name}")
-        raise
-    if common.json:
-        print_json(
-            {"services": [service.model_dump(mode="json") for service, _ in followed]}
+    followed_services = [
+        _Followed(
+            service=client.service(name),
+            target=_Target(revision=revision, until_passed=until_passed),
         )
-    failed = [service for service, is_served in followed if not is_served]
-    for service, is_served in followed:
-        if is_served and not common.json:
-            say_how_to_call(service, common)
-    for service in failed:
-        note(_failure_text(service, revisions[service.name]))
-    return JOB_FAILED if failed else DONE
+        for name, revision in revisions.items()
+    ]
+    active = followed_services
+    try:
+        while active := [row for row in active if not _is_over(row, common)]:
+            for followed in active:
+                followed.tell()
+            clock_time.sleep(FOLLOW_POLL_SECONDS)
+            for followed in active:
+                followed.service = client.service(followed.service.name)
+    except KeyboardInterrupt:
+        for followed in active:
+            name = followed.service.name
+            note(
+                f"\n{name} continues; to see its state, run: corral service show {name}"
+            )
+        raise
+    services = [followed.service for followed in followed_services]
+    if common.json:
+        print_json({"services": [view.model_dump(mode="json") for view in services]})
+    has_failed = any(not followed.is_served for followed in followed_services)
+    return JOB_FAILED if has_failed else DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,30 +106,6 @@ class _Target:
         may_retry = self.until_passed and self.is_on_trial(service)
         has_ended = service.failed_starts > first.failed_starts and not may_retry
         return service.state != "ACTIVE" or not is_wanted or has_ended
-
-
-def _follow(
-    client: "Client", name: str, target: _Target
-) -> "tuple[shapes.ServiceView, bool]":
-    """Print the states of the revision's replicas, their reasons and the steps of its
-    trial, until the revision serves or cannot serve. Return the service, and whether
-    the revision serves."""
-    teller = _ReplicaTeller()
-    first = service = client.service(name)
-    last_event = 0
-    while not (target.is_served(service) or target.has_failed(service, first)):
-        for replica in service.replica_list:
-            if replica.revision == target.revision:
-                teller.tell(replica)
-        last_event = _tell_trial(service, target, after=last_event)
-        clock_time.sleep(FOLLOW_POLL_SECONDS)
-        service = client.service(name)
-    if service is not first:
-        _tell_trial(service, target, after=last_event)
-    is_served = target.is_served(service)
-    if not is_served and service.turned_back != target.revision and service.last_end:
-        note(clean(service.last_end))
-    return service, is_served
 
 
 def _tell_trial(service: "shapes.ServiceView", target: _Target, *, after: int) -> int:
@@ -180,9 +164,63 @@ class _ReplicaTeller:
         note(f"{replica.name} is {state}{reason}")
 
 
+@dataclass(slots=True, kw_only=True)
+class _Followed:
+    """A service that is followed, by its newest view."""
+
+    service: "shapes.ServiceView"
+    target: _Target
+    last_event: int = 0
+    _teller: _ReplicaTeller = field(default_factory=_ReplicaTeller)
+    _first: "shapes.ServiceView" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._first = self.service
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there was a view before the newest one."""
+        return self.service is not self._first
+
+    @property
+    def is_served(self) -> bool:
+        return self.target.is_served(self.service)
+
+    @property
+    def has_failed(self) -> bool:
+        return self.target.has_failed(self.service, self._first)
+
+    def tell(self) -> None:
+        """Print the states of the revision's replicas, their reasons and the steps of
+        its trial that are new."""
+        for replica in self.service.replica_list:
+            if replica.revision == self.target.revision:
+                self._teller.tell(replica)
+        self.tell_trial()
+
+    def tell_trial(self) -> None:
+        self.last_event = _tell_trial(self.service, self.target, after=self.last_event)
+
+
+def _is_over(followed: _Followed, common: Common) -> bool:
+    """Return whether the revision serves or cannot serve. Then print how to call the
+    service, or why it does not serve."""
+    service, target = followed.service, followed.target
+    if not followed.is_served and not followed.has_failed:
+        return False
+    if followed.has_changed:
+        followed.tell_trial()
+    if not followed.is_served:
+        if service.turned_back != target.revision and service.last_end:
+            note(clean(service.last_end))
+        note(_failure_text(service, target.revision))
+    elif not common.json:
+        say_how_to_call(service, common)
+    return True
+
+
 def say_how_to_call(service: "shapes.ServiceView", common: Common) -> None:
     """Print the URL and the model of a service, and a command that calls it."""
-    model = model_of(service)
     if not service.url:
         note(f"{service.name} is ready, but no gateway runs: corral gateway --help")
         return
@@ -193,11 +231,20 @@ def say_how_to_call(service: "shapes.ServiceView", common: Common) -> None:
             f"{service.revision} gets the others; for the result, run: corral why "
             f"{service.name}"
         )
-    url = base_url(service)
+    url, model = base_url(service), model_of(service)
+    header = '-H "Authorization: Bearer $CORRAL_TOKEN"'
+    if service.is_http:
+        show_pairs([("URL", url), ("token", _token_text(common))])
+        say(f"curl {url} {header}")
+        note(
+            f"for OpenAI clients, if it answers them: base URL {service.url}/v1, model "
+            f"{model}"
+        )
+        return
     show_pairs([("URL", url), ("model", model), ("token", _token_text(common))])
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hi"}}]}}'
     say(
-        f'curl {url}/chat/completions -H "Authorization: Bearer $CORRAL_TOKEN" '
+        f"curl {url}/chat/completions {header} "
         f"-H 'Content-Type: application/json' -d {shlex.quote(body)}"
     )
 

@@ -63,7 +63,9 @@ def show_services(services: "Sequence[shapes.ServiceRow]", now: float) -> None:
     for service in services:
         if service.problem:
             say(f"{service.name}: {clean(service.problem)}")
-    url = next(filter(None, map(base_url, services)), "")
+    # the base URL of OpenAI clients is the same for all services with a model
+    by_kind = sorted(services, key=lambda service: service.is_http)
+    url = next(filter(None, map(base_url, by_kind)), "")
     if url:
         say(f"URL {url}")
 
@@ -82,11 +84,19 @@ def model_of(service: "shapes.ServiceRow") -> str:
 
 
 def base_url(service: "shapes.ServiceRow") -> str:
-    """Return the base URL for OpenAI clients; "" without a gateway."""
-    return f"{service.url}/v1" if service.url and not service.is_stopped else ""
+    """Return the base URL for OpenAI clients, or that of an HTTP service; "" without a
+    gateway."""
+    if not service.url or service.is_stopped:
+        return ""
+    path = f"services/{service.name}/" if service.is_http else "v1"
+    return f"{service.url}/{path}"
 
 
 def ready_text(service: "shapes.ServiceRow") -> str:
+    """Return how many of the wanted replicas are ready, of each role if there are
+    any."""
+    if service.roles:
+        return ", ".join(role.ready_text for role in service.roles)
     return f"{service.ready} of {service.wanted}"
 
 
@@ -119,13 +129,14 @@ def _detail_rows(
 ) -> "list[tuple[str, str | Text | None]]":
     models = ", ".join(service.models[:MOST_MODELS])
     further = len(service.models) - MOST_MODELS
+    more = f" and {further} more" if further > 0 else ""
     spec = service.spec or {}
     return [
         ("service", f"{service.name} ({service.id})"),
         ("state", state(service.condition_text)),
         ("problem", clean(service.problem)),
-        ("reason", clean(service.reason)),
-        ("model", models + (f" and {further} more" if further > 0 else "")),
+        *_reason_rows(service),
+        ("model", "" if service.is_http else models + more),
         ("engine", str(spec.get("engine", ""))),
         ("owner", f"{service.owner}, queue {service.queue}"),
         ("revision", _revision_detail(service)),
@@ -140,6 +151,13 @@ def _detail_rows(
         ("stopped", clock_text(service.stopped_at) if service.stopped_at else ""),
         ("run", str(spec.get("run", ""))),
     ]
+
+
+def _reason_rows(service: "shapes.ServiceView") -> list[tuple[str, str]]:
+    """Return why there is this number of replicas, of each role if there are any."""
+    if not service.roles:
+        return [("reason", clean(service.reason))]
+    return [(role.role, clean(role.reason)) for role in service.roles]
 
 
 def _revision_detail(service: "shapes.ServiceView") -> str:
@@ -200,9 +218,11 @@ def _cost_text(service: "shapes.ServiceView") -> str:
 
 
 def _show_replicas(replicas: "Sequence[shapes.ReplicaView]") -> None:
+    has_roles = any(replica.role for replica in replicas)
     rows = table(
         "REPLICA",
         "ID",
+        *["ROLE"] * has_roles,
         "STATE",
         "REVISION",
         "NODES",
@@ -215,6 +235,7 @@ def _show_replicas(replicas: "Sequence[shapes.ReplicaView]") -> None:
         rows.add_row(
             str(replica.number),
             replica.job,
+            *[replica.role] * has_roles,
             state(replica_state(replica)),
             str(replica.revision),
             ",".join(replica.nodes),
@@ -247,24 +268,30 @@ def why_lines(service: "shapes.ServiceView", now: float) -> Iterator[str]:
     if not service.wanted:
         replicas = "it needs no replica now"
     yield f"{service.name} is {service.condition_text}: {replicas}"
-    if service.reason:
+    if service.reason and not service.roles:
         yield f"  {clean(service.reason)}"
+    for role in service.roles:
+        reason = f": {clean(role.reason)}" if role.reason else ""
+        yield f"  {role.ready_text} ready{reason}"
     for event in service.scale_events[-WHY_EVENTS:]:
         yield f"  {clock_text(event.at)} {clean(event.text)}"
     if service.canary is not None or is_turned_back(service):
         yield f"  revision {_revision_detail(service)}"
     for replica in service.replica_list:
         if not replica.is_ready:
+            role_text = f", {replica.role}" if replica.role else ""
             yield (
-                f"  {replica.name} ({replica.job}) is {replica_state(replica)}: "
+                f"  {replica.name} ({replica.job}{role_text}) is "
+                f"{replica_state(replica)}: "
                 f"{clean(replica.reason)}"
             )
     if service.failed_starts:
         when = ""
         if service.retry_at is not None and service.retry_at > now:
             when = f"; the next one starts in {duration_text(service.retry_at - now)}"
+        row = " in a row" if service.failed_starts > 1 else ""
         yield (
-            f"  {counted(service.failed_starts, 'replica')} in a row ended before being "
+            f"  {counted(service.failed_starts, 'replica')}{row} ended before being "
             f"ready for 60 s{when}"
         )
     if service.last_end:

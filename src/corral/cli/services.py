@@ -14,7 +14,7 @@ from corral.cli.batch_changes import change_each
 from corral.cli.embedded_head import head_for
 from corral.cli.error_output import Usage
 from corral.cli.head_options import Change, Common, Ordinal, declined
-from corral.cli.option_types import ReplicaRange
+from corral.cli.option_types import ReplicaRange, ServingRoleName
 from corral.cli.printing import note, print_json, say
 from corral.cli.service_text import (
     is_turned_back,
@@ -85,6 +85,7 @@ def scale(
     replicas: ReplicaRange,
     /,
     *,
+    role: ServingRoleName | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Set how many replicas a service may have.
@@ -92,11 +93,13 @@ def scale(
     Args:
         service: Name of the service.
         replicas: Number of replicas: 2, or a range: 1..4. With 0, it has none.
+        role: Which replicas of a service with roles: prefill or decode.
     """
+    noun = f"{role} replicas" if role else "replicas"
     with common.client() as client:
-        if not common.agreed(f"scale {service} to {replicas} replicas?"):
+        if not common.agreed(f"scale {service} to {replicas} {noun}?"):
             raise declined()
-        scaled = client.scale_service(service, replicas)
+        scaled = client.scale_service(service, replicas, role=role or "")
     if common.json:
         print_json(scaled)
     else:
@@ -278,11 +281,14 @@ def apply_services(file: Path, common: Change, *, dry_run: bool, follow: bool) -
             applied = client.apply_services(file)
             if not common.json and not common.asks:
                 say_applied(applied)
-        if common.json:
+        is_followed = follow and not dry_run
+        if common.json and is_followed:  # stdout is for the document of the end
+            say_warnings(applied)
+        elif common.json:
             print_json(applied)
         elif dry_run:
             note("nothing was changed, because of --dry-run")
-        if not follow or dry_run:
+        if not is_followed:
             return 0
         revisions = {change.name: change.revision for change in applied.services}
         return follow_services(client, revisions, common, until_passed=True)
@@ -299,5 +305,9 @@ def say_applied(applied: "shapes.ServicesApplied") -> None:
             "unchanged": "unchanged",
         }[change.change]
         say(f"{change.name}: {text}")
+    say_warnings(applied)
+
+
+def say_warnings(applied: "shapes.ServicesApplied") -> None:
     for sentence in applied.warnings:
         note(f"warning: {sentence}")

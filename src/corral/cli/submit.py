@@ -109,7 +109,7 @@ def run(
         per: Start one rank per node, or one per gpu (default: node).
         checkpoint: Path of the job's checkpoints, on storage that all nodes share.
         origin: Start from the newest checkpoint of an ended job: JOB, or from its
-            checkpoint at a certain step: JOB@STEP.
+            checkpoint at a certain step: JOB@STEP. A pinned one may be of a running job.
         workdir: Directory whose files are sent with the job (default: the current one).
         no_workdir: Send no files with the job.
         after: Start when another job has succeeded: JOB; or when it has failed, has

@@ -20,7 +20,8 @@ from corral.cli.printing import (
     table,
 )
 from corral.cli.user_quotas import UserQuotaOptions, show_quotas, show_rates
-from corral.domain.units import size_text
+from corral.domain.units import count_of, size_text
+from corral.domain.users import MOST_MONTH_TOKENS
 
 if TYPE_CHECKING:
     from corral.wire import users
@@ -193,6 +194,7 @@ def create_token(
     *,
     role: TokenRole | None = None,
     expires: LifeTime | None = None,
+    tokens_per_month: Annotated[str | None, Parameter(metavar="N")] = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Create a token and print it once: the cluster stores only its hash.
@@ -203,6 +205,8 @@ def create_token(
             caller, the token may call services and nothing else.
         expires: Time after which the token expires: 12h, 90d or never (default: the
             cluster's --token-days, else 30d).
+        tokens_per_month: Most tokens of services, in and out, that its requests may use
+            in a calendar month: 500k, 5M (default: only the limits of its user hold).
     """
     never = expires == "never"
     seconds = (
@@ -215,7 +219,11 @@ def create_token(
         )
     with common.client() as client:
         created_token = client.create_token(
-            user=user, role=role, expires_seconds=seconds, never_expires=never
+            user=user,
+            role=role,
+            expires_seconds=seconds,
+            never_expires=never,
+            tokens_per_month=_month_tokens(tokens_per_month),
         )
     if common.json:
         print_json(created_token)
@@ -226,9 +234,11 @@ def create_token(
         if created_token.expires_at
         else ""
     )
+    budget = created_token.tokens_per_month
+    budget_text = "" if budget is None else f", {budget:,} tokens a month"
     note(
         f"token {created_token.id}: role {created_token.role}, user "
-        f"{created_token.user}{expiry_text}; the token is not shown again"
+        f"{created_token.user}{expiry_text}{budget_text}; the token is not shown again"
     )
     if created_token.is_shortened:
         note(
@@ -244,6 +254,23 @@ def _parse_seconds(text: str, example: str) -> float:
         return seconds_of(text)
     except ValueError as error:
         raise Usage(str(error), hint=f"write, for example: {example}") from None
+
+
+def _month_tokens(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        tokens = count_of(text)
+    except ValueError as error:
+        tokens, reason = 0, str(error)
+    else:
+        reason = f"{text} is not from 1 to {MOST_MONTH_TOKENS:,}"
+    if not 1 <= tokens <= MOST_MONTH_TOKENS:
+        raise Usage(
+            f"--tokens-per-month: {reason}",
+            hint="write, for example: --tokens-per-month 5M",
+        )
+    return tokens
 
 
 def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -263,13 +290,20 @@ def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 
 def _show_tokens(tokens: "list[users.TokenView]") -> None:
-    rows = table("TOKEN", "USER", "ROLE", "STATE", "EXPIRES", "LAST USED")
+    has_budgets = any(token.tokens_per_month is not None for token in tokens)
+    budget_columns = ("TOKENS THIS MONTH",) if has_budgets else ()
+    columns = ("TOKEN", "USER", "ROLE", "STATE", "EXPIRES", "LAST USED")
+    rows = table(*columns, *budget_columns)
     for token in tokens:
         expiry_text = clock_text(token.expires_at) if token.expires_at else "never"
         last_use_text = clock_text(token.used_at) if token.used_at else "never"
-        rows.add_row(
-            token.id, token.user, token.role, token.state, expiry_text, last_use_text
+        budget = token.tokens_per_month
+        used_text = (
+            "" if budget is None else f"{token.tokens_this_month or 0:,} of {budget:,}"
         )
+        cells = (token.id, token.user, token.role, token.state, expiry_text)
+        budget_cells = (used_text,) if has_budgets else ()
+        rows.add_row(*cells, last_use_text, *budget_cells)
     show_table(rows)
 
 

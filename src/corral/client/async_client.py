@@ -16,6 +16,7 @@ from corral.client import api_calls
 from corral.client.api_calls import ApiCall, Stream
 from corral.client.async_output_calls import AsyncOutputs
 from corral.client.check_calls import AsyncChecks
+from corral.client.checkpoint_calls import AsyncCheckpoints
 from corral.client.head_proof import async_http_client, was_refused
 from corral.client.head_target import HeadTarget, Where, error_of, no_answer
 from corral.client.job_change_calls import AsyncJobChanges
@@ -61,6 +62,7 @@ class AsyncClient(
     AsyncOutputs,
     AsyncServices,
     AsyncModels,
+    AsyncCheckpoints,
 ):
     """Client of one cluster for asyncio. Arguments and errors are those of `Client`."""
 

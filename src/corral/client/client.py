@@ -12,6 +12,7 @@ from corral.client import api_calls
 from corral.client.api_calls import ApiCall, Stream
 from corral.client.batch_calls import SyncBatches
 from corral.client.check_calls import SyncChecks
+from corral.client.checkpoint_calls import SyncCheckpoints
 from corral.client.head_proof import http_client, was_refused
 from corral.client.head_target import HeadTarget, Where, error_of, no_answer
 from corral.client.job_change_calls import SyncJobChanges
@@ -58,6 +59,7 @@ class Client(
     SyncOutputs,
     SyncServices,
     SyncModels,
+    SyncCheckpoints,
     SyncBatches,
 ):
     """Client of one cluster. Without arguments it uses CORRAL_URL and CORRAL_TOKEN,

@@ -45,11 +45,13 @@ def service_call(name: str) -> "ApiCall[shapes.ServiceView]":
     )
 
 
-def scale_service_call(name: str, replicas: int | str) -> "ApiCall[shapes.ServiceView]":
+def scale_service_call(
+    name: str, replicas: int | str, role: str = ""
+) -> "ApiCall[shapes.ServiceView]":
     return ApiCall(
         method="POST",
         path=f"{_service_path(name)}/scale",
-        json={"replicas": replicas},
+        json={"replicas": replicas} | ({"role": role} if role else {}),
         read=read_as("service_answers.ServiceView"),
     )
 
@@ -139,12 +141,16 @@ class SyncServices:
         """
         return self._call(service_call(service))
 
-    def scale_service(self, service: str, replicas: int | str) -> "shapes.ServiceView":
-        """Set how many replicas a service may have. For example:
+    def scale_service(
+        self, service: str, replicas: int | str, *, role: str = ""
+    ) -> "shapes.ServiceView":
+        """Set how many replicas a service may have; with roles, those of one role. For
+        example:
 
-        client.scale_service("chat", "2..8")
+            client.scale_service("chat", "2..8")
+            client.scale_service("chat", "1..4", role="prefill")
         """
-        return self._call(scale_service_call(service, replicas))
+        return self._call(scale_service_call(service, replicas, role))
 
     def roll_back_service(
         self, service: str, revision: int | None = None
@@ -201,9 +207,9 @@ class AsyncServices:
         return await self._call(service_call(service))
 
     async def scale_service(
-        self, service: str, replicas: int | str
+        self, service: str, replicas: int | str, *, role: str = ""
     ) -> "shapes.ServiceView":
-        return await self._call(scale_service_call(service, replicas))
+        return await self._call(scale_service_call(service, replicas, role))
 
     async def roll_back_service(
         self, service: str, revision: int | None = None

@@ -108,8 +108,14 @@ def create_token(
     role: str | None,
     expires_seconds: float | None,
     never_expires: bool = False,
+    tokens_per_month: int | None = None,
 ) -> "ApiCall[people.TokenMade]":
-    body = {"user": user, "role": role, "expires_seconds": expires_seconds}
+    body = {
+        "user": user,
+        "role": role,
+        "expires_seconds": expires_seconds,
+        "tokens_per_month": tokens_per_month,
+    }
     body_fields: dict[str, Any] = {
         key: value for key, value in body.items() if value is not None
     }
@@ -229,11 +235,14 @@ class SyncPeople:
         role: str | None = None,
         expires_seconds: float | None = None,
         never_expires: bool = False,
+        tokens_per_month: int | None = None,
     ) -> "people.TokenMade":
         """Create a token, by default for the caller. Its secret is returned only once.
         Without `expires_seconds`, the token is valid for the time of the cluster's
-        setting (30 days)."""
-        return self._call(create_token(user, role, expires_seconds, never_expires))
+        setting (30 days). `tokens_per_month` is a budget of tokens of services."""
+        return self._call(
+            create_token(user, role, expires_seconds, never_expires, tokens_per_month)
+        )
 
     def revoke_token(self, id: str) -> "people.TokenView":
         return self._call(revoke_token(id))

@@ -14,7 +14,7 @@ from corral.insight.alerts import (
     Alert,
     AlertRules,
     AlertSnapshot,
-    failed,
+    happened,
     standing,
     with_beginnings,
 )
@@ -207,15 +207,15 @@ class Alerting:
         self, after: int | None, rules: AlertRules
     ) -> tuple[int, list[Alert]]:
         """Read the events after number `after`. Return the number of the newest event,
-        and alerts for the failed jobs among these events. With `after` None there are
+        and alerts for the jobs that failed or hung, by these events. With `after` None there are
         no alerts, because events before the first receiver are not sent."""
         store, alerts = self._control.store, list[Alert]()
         number = after or 0
         while page := await store.events(after=number, job=None, limit=PAGE):
             number = page[-1].number
-            for event in page if after is not None and rules.job_failed else ():
+            for event in page if after is not None else ():
                 job = await store.job(event.job) if event.job is not None else None
-                alert = failed(event, job)
+                alert = happened(event, job, rules)
                 if alert is not None:
                     alerts.append(alert)
         return number, alerts

@@ -5,10 +5,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from corral.domain.attempt import Save
 from corral.domain.cause import Cause
 from corral.domain.event_kind import SIGNAL_OF_KIND
 from corral.domain.ids import QueueName
 from corral.domain.job_states import JobState
+from corral.domain.keep_rule import save_key
 from corral.domain.ledger import UsageAmounts
 from corral.domain.world import Changes, World
 
@@ -107,9 +109,9 @@ class HeadCounters:
                 self.lost_gpu_seconds.get(receipt.kind, 0.0) + receipt.gpu_seconds_lost
             )
             self.lost_gpu_seconds[receipt.kind] = lost_seconds
-        for save in (
-            stored_save for stored_save in changes.saves if not stored_save.quarantined
-        ):
+        for save in changes.saves:
+            if not _is_new_save(world, save):
+                continue
             self.saves += 1
             self.save_seconds += save.seconds
             self.save_stall_seconds += save.stall_seconds
@@ -148,3 +150,9 @@ class HeadCounters:
                 and attempt.cause != Cause.NONE
             ):
                 self.failures[attempt.cause] += 1
+
+
+def _is_new_save(world: World, save: Save) -> bool:
+    """Return whether the save is recorded for the first time, and not changed."""
+    recorded = {save_key(old_save) for old_save in world.saves.get(save.job, ())}
+    return save.job in world.jobs and save.is_usable and save_key(save) not in recorded

@@ -21,7 +21,7 @@ from corral.domain.ids import Sequence as RequestNumber
 from corral.domain.job import Job, JobSpec
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import Facts
-from corral.domain.reason_code import UNSATISFIABLE
+from corral.domain.reason_code import NOT_PREDICTED
 from corral.domain.requests import StoredRequest, Submit
 from corral.domain.run_history import (
     ExpectedEnd,
@@ -93,7 +93,7 @@ class Forecasts:
     async def _of(self, job: Job) -> StartForecast | None:
         if (
             job.state != JobState.QUEUED
-            or self._control.reason(job).code in UNSATISFIABLE
+            or self._control.reason(job).code in NOT_PREDICTED
         ):
             return None
         now = self._control.clock.monotonic()
@@ -297,6 +297,7 @@ class Forecasts:
                 or job.state != JobState.QUEUED
                 or job.attempt
                 or id in self._open
+                or self._control.reason(job).code in NOT_PREDICTED
             ):
                 continue
             start_forecast = await self._run_forecast(

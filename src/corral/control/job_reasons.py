@@ -4,6 +4,7 @@ given."""
 from dataclasses import replace
 from typing import Final
 
+from corral.control.hang_texts import hang_text
 from corral.control.kept_content import fetch_text
 from corral.domain.ids import JobId
 from corral.domain.job import Job
@@ -102,6 +103,10 @@ def reason_held(
         return Reason(
             code=ReasonCode.STOPPED if stopped else ReasonCode.NEW, sentence=sentence
         )
+    hang = hang_text(world, facts, job, now, whole=False)
+    if hang:
+        stacks = f"to see where its ranks stand: corral debug stacks {job.id}"
+        return Reason(code=ReasonCode.HANG, sentence=hang, suggestions=(stacks,))
     fetching = fetch_text(world, facts, job) if job.state == JobState.STARTING else ""
     if fetching:
         return Reason(code=ReasonCode.FETCHING_MODEL, sentence=fetching)

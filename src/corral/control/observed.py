@@ -24,6 +24,7 @@ def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
         facts.awaited.discard(heard.node)
         facts.excused.pop(heard.node, None)
     facts.stepped.update(dict.fromkeys(stepped(previous_facts, heard), heard.heard_at))
+    _take_hangs(facts, previous_facts, heard)
     touched = changed(previous_facts, heard)
     return (
         touched
@@ -68,6 +69,22 @@ def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
             yield attempt_report.key
 
 
+def _take_hangs(facts: Facts, old: NodeFacts | None, new: NodeFacts) -> None:
+    """Store which attempts have made a step since the node's last report, and since when
+    the node reports that its ranks make none."""
+    previous = {attempt.key: attempt for attempt in (old.seen if old else ())}
+    for attempt_report in new.seen:
+        key, last_report = attempt_report.key, previous.get(attempt_report.key)
+        if attempt_report.hang is not None:
+            facts.hung.setdefault(key, new.heard_at)
+        elif last_report is not None and last_report.hang is not None:
+            facts.hung.pop(key, None)
+        last_progress = last_report.progress if last_report is not None else None
+        progress = attempt_report.progress
+        if progress and last_progress and progress.step != last_progress.step:
+            facts.moved[key] = new.heard_at
+
+
 def _reported_state(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
     return {
         attempt.key: (
@@ -77,6 +94,7 @@ def _reported_state(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]
             attempt.trouble,
             attempt.tails,
             attempt.is_ready,
+            attempt.hang is not None,
         )
         for attempt in seen
     }
@@ -117,10 +135,11 @@ def forget_steps(facts: Facts, world: World) -> None:
     attempt."""
     for id in [id for id in facts.unrecordable if id not in world.jobs]:
         del facts.unrecordable[id]
-    for key in list(facts.stepped):
-        job = world.jobs.get(key[0])
-        if job is None or job.attempt != key[1]:
-            del facts.stepped[key]
+    for times in (facts.stepped, facts.moved, facts.hung):
+        for key in list(times):
+            job = world.jobs.get(key[0])
+            if job is None or job.attempt != key[1]:
+                del times[key]
 
 
 def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:

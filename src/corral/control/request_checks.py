@@ -28,12 +28,13 @@ from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.node import NodeKind
 from corral.domain.observed_state import Facts
-from corral.domain.reason_code import UNSATISFIABLE, ReasonCode
+from corral.domain.reason_code import NOT_PREDICTED, ReasonCode
 from corral.domain.requests import (
     ApplyService,
     Asked,
     Cancel,
     ChangeJobs,
+    ChangeSave,
     CheckNodes,
     CordonSuspects,
     Requeue,
@@ -88,9 +89,9 @@ class Planned:
 
     @property
     def may_start_later(self) -> bool:
-        """Return whether the job has no place now, but could get one by waiting."""
+        """Return whether the job has no place now, but gets one when others end."""
         return not self.seats and (
-            self.reason is None or self.reason.code not in UNSATISFIABLE
+            self.reason is None or self.reason.code not in NOT_PREDICTED
         )
 
 
@@ -303,7 +304,7 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
             if job is None:
                 _refuse_over(world, id, asked)
             elif isinstance(asked, Resume):
-                _check_resume(world, job, now)
+                _check_resume(world, job, now, goes_back=asked.save is not None)
             elif isinstance(asked, Requeue):
                 _check_requeue(job)
             elif isinstance(asked, Suspend):
@@ -313,6 +314,9 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
                 check_asked(world, asked.of(id), now)
         case SetJob(job=id):
             _check_change(world, world.jobs.get(id), asked)
+        case ChangeSave(save=save):
+            if world.state_of(save.job) is None:
+                raise NotFound("job", save.job, see="corral ps -a")
         case SetNode(node=node) | SetLabels(node=node):
             if node not in world.nodes:
                 raise NotFound("node", node, list(world.nodes), see="corral node ls")
@@ -377,15 +381,24 @@ def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
         check_queue(world, asked.of(job.spec))
 
 
-def _check_resume(world: World, job: Job, now: Now) -> None:
+def _check_resume(world: World, job: Job, now: Now, *, goes_back: bool) -> None:
+    """Check that a job can be resumed. A job that goes back to an older save must be off
+    its nodes, because its attempt may still save.
+
+    Raises: Conflict.
+    """
     waits = None if is_delayed(job) else held_by(Draft(world, Facts(), now), job)
     refusal: Refusal | None = None
-    if job.state == JobState.STOPPING and job.why == StopWhy.SUSPEND:
+    is_stopping = job.state == JobState.STOPPING and job.why == StopWhy.SUSPEND
+    if is_stopping and not goes_back:
         return
     if job.state not in (JobState.SUSPENDED, JobState.HELD):
+        until = f"wait until {job.id} is suspended" if is_stopping else ""
+        suspend = f"run: corral suspend {job.id}, then repeat this command"
+        show = f"run: corral show {job.id}"
         refusal = Conflict(
             f"{job.spec.name} cannot be resumed: it is {job.state}, not suspended",
-            hint=f"run: corral show {job.id}",
+            hint=until or (suspend if goes_back else show),
         )
     elif waits is not None:
         refusal = Conflict(

@@ -12,9 +12,11 @@ from corral.domain.requests import (
     ScaleService,
     StopService,
 )
+from corral.domain.role_rule import range_text
 from corral.domain.service import Service, ServiceSpec, ServiceState
 from corral.domain.service_access import request_names
 from corral.domain.service_affinity import Affinity
+from corral.domain.serving_roles import ServingRole
 from corral.domain.units import counted
 from corral.domain.world import World
 
@@ -37,8 +39,27 @@ def check_service(world: World, asked: AskedOfService) -> None:
     if isinstance(asked, StopService):
         return
     _check_active(service)
+    if isinstance(asked, ScaleService):
+        _check_role(service, asked)
     if isinstance(asked, RollBackService):
         _check_roll_back(service, asked.revision)
+
+
+def _check_role(service: Service, asked: ScaleService) -> None:
+    """Refuse a number of replicas of a role that the service does not have, and one
+    without a role if it has some. Raises: Conflict."""
+    name, roles = service.name, service.spec.roles
+    numbers = range_text(asked.min_replicas, asked.max_replicas)
+    if roles and asked.role is ServingRole.WHOLE:
+        raise Conflict(
+            f"{name} has replicas of two roles: {service.spec.replicas_text}",
+            hint=f"run: corral service scale {name} --role decode {numbers}",
+        )
+    if not roles and asked.role is not ServingRole.WHOLE:
+        raise Conflict(
+            f"{name} has no {asked.role.value} replicas: it has no roles",
+            hint=f"run: corral service scale {name} {numbers}",
+        )
 
 
 def _check_back_within(service: Service, spec: ServiceSpec) -> None:

@@ -8,7 +8,8 @@ from corral.control.control import Control
 from corral.domain.gateway_counts import KEPT_TOKEN_DAYS
 from corral.domain.ids import JobId
 from corral.domain.ledger import day_of
-from corral.domain.service import Service, replica_id
+from corral.domain.replica_jobs import replica_id
+from corral.domain.service import Service
 from corral.domain.world import World
 from corral.insight.open_accounts import OpenAllocations, open_accounts
 

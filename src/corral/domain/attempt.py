@@ -7,7 +7,9 @@ from corral.domain.cause import Cause
 from corral.domain.culprits import is_own
 from corral.domain.failure_advice import NextStep
 from corral.domain.failure_class import FailureKind
+from corral.domain.hang_record import HangRecord
 from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.keep_rule import Metrics
 from corral.domain.receipt import Receipt
 from corral.domain.units import MILLIS_PER_GPU
 
@@ -102,6 +104,7 @@ class Allocation:
     charged: bool = False
     replica_port: int | None = None  # of a replica on several nodes, on the first one
     kv_ports: tuple[int, ...] = ()  # of a replica's cache events, on the first node
+    transfer_port: int | None = None  # of a replica that prefills or decodes only
 
     @property
     def key(self) -> tuple[JobId, AttemptNumber, NodeId]:
@@ -110,7 +113,7 @@ class Allocation:
     @property
     def ports(self) -> tuple[int, ...]:
         """Return the ports of the node that belong to it."""
-        ports = (self.port, self.replica_port, *self.kv_ports)
+        ports = (self.port, self.replica_port, self.transfer_port, *self.kv_ports)
         return tuple(port for port in ports if port is not None)
 
     @property
@@ -118,9 +121,21 @@ class Allocation:
         return self.placed_at or self.since
 
 
+class Retirement(StrEnum):
+    """Reason for which a save that verifies is not used any more."""
+
+    REMOVED = "removed"  # a user removed it
+    PASSED_OVER = "passed-over"  # its job went back to an older save
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
-    """A complete checkpoint. It is resumable once the head has committed it."""
+    """A complete checkpoint. It is resumable once the head has committed it.
+
+    `metrics` are the newest values that the job had logged, by name. A pinned save is
+    never pruned. `verified_at`: when an attempt last verified it before it resumed from
+    it; None: no attempt has resumed from it.
+    """
 
     job: JobId
     attempt: AttemptNumber
@@ -132,6 +147,15 @@ class Save:
     stall_seconds: float  # what the training loop lost by it
     at: float
     quarantined: str = ""  # why it does not verify
+    metrics: Metrics = ()
+    pinned: bool = False
+    retired: Retirement | None = None
+    verified_at: float | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether the job may resume from it, as far as the head can tell."""
+        return not self.quarantined and self.retired is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +168,7 @@ class Attempt:
     is the file and line of the program that raised the error. `next_step` is advice in
     addition to that of the failure's class. `warned_at` is when the end of the attempt
     was announced. `images` are the digests of the images of its ranks; they may differ
-    between nodes.
+    between nodes. `hang` is the hang that ended it, or that lasts; None: there is none.
     """
 
     job: JobId
@@ -179,6 +203,7 @@ class Attempt:
     images: tuple[str, ...] = ()
     nan_step: int | None = None  # since then its loss is not a finite number
     nan_at: float | None = None  # when that was seen first (wall clock)
+    hang: HangRecord | None = None
     # of what it took, while a victim is not seen gone yet
     open_receipt: Receipt | None = None
     # on which a replica on several nodes listens; None: the port where its ranks meet
@@ -186,6 +211,8 @@ class Attempt:
     # on which a replica publishes the events of its KV cache, and replays them; empty:
     # it does not
     kv_ports: tuple[int, ...] = ()
+    # at which replicas agree on the transfer of a KV cache; None: they do not
+    transfer_port: int | None = None
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:

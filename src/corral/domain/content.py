@@ -1,7 +1,7 @@
 """Content that nodes keep on their disks: models, and other sets of files that jobs
 read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,6 +34,11 @@ class ContentItem:
     is_pinned: bool = False
     is_used: bool = False
     is_public: bool = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return its name and its sources."""
+        return (self.name, *self.sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +99,28 @@ class ContentReport:
     def item_of(self, source: str) -> ContentItem | None:
         """Return the item to which the source leads on this node; None without one."""
         for item in self.items:
-            if source == item.name or source in item.sources:
+            if source in item.labels:
                 return item
         return None
+
+
+def names_like(items: Iterable[ContentItem], text: str) -> list[str]:
+    """Return the names of the content that a shorter text can mean: that whose name or
+    source equals it without the revision, or else that whose name or source begins with
+    it."""
+    labels = [(label, item.name) for item in items for label in item.labels]
+    equal = {name for label, name in labels if split_revision(label)[0] == text}
+    return sorted(equal or {name for label, name in labels if label.startswith(text)})
+
+
+def split_revision(name: str) -> tuple[str, str]:
+    """Return the source and the revision in the name of content. For example:
+    hf://org/name and 4f2a of hf://org/name@4f2a"""
+    for separator in ("#sha256=", "@"):
+        source, _, revision = name.rpartition(separator)
+        if source:
+            return source, revision
+    return name, ""
 
 
 def load_seconds(

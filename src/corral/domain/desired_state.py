@@ -5,9 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from corral.domain.active_checks import CheckUp
 from corral.domain.attempt import Save, Seat
+from corral.domain.hang import WatchRule
 from corral.domain.ids import BootId, ClusterId, NodeId, ServiceName
-from corral.domain.job import CheckpointRule, Per, SleepCalls
+from corral.domain.job import CheckpointRule, ModelCheck, Per, SleepCalls
+from corral.domain.keep_rule import SaveKey
 from corral.domain.observed_state import AttemptKey
+from corral.domain.serving_roles import ServingRole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -31,6 +34,11 @@ class ReplicaLaunch:
         sleep: Requests by which its engine sleeps and wakes; None if it cannot.
         kv_ports: Ports on which its engine publishes the events of its KV cache, and
             replays them; empty: it does not.
+        role: Part of each request that it computes.
+        transfer_port: Port at which replicas agree on the transfer of a KV cache; None:
+            they do not.
+        model_check: What its engine shows before it is ready; None: its probe suffices.
+        adapters: Sources of the adapters that must be on the node before it starts.
     """
 
     service: ServiceName
@@ -41,6 +49,10 @@ class ReplicaLaunch:
     port: int | None = None
     sleep: SleepCalls | None = None
     kv_ports: tuple[int, ...] = ()
+    role: ServingRole = ServingRole.WHOLE
+    transfer_port: int | None = None
+    model_check: ModelCheck | None = None
+    adapters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +67,8 @@ class Launch:
     own token. With `ray`, `run` is for the first node only, once all nodes have formed
     a Ray cluster that belongs to the attempt. `replica` is the role of a replica of a
     service. `model` is where the model of the job lies; it must be on the node before
-    the ranks start. `watch`: count the optimizer steps of PyTorch programs.
+    the ranks start. `watch`: count the optimizer steps of PyTorch programs. `hang`: how
+    the node looks for hangs; None: it does not.
     """
 
     key: AttemptKey
@@ -85,6 +98,7 @@ class Launch:
     image: str | None = None
     ray: bool = False
     watch: bool = False
+    hang: WatchRule | None = None
     model: str | None = None
     replica: ReplicaLaunch | None = None  # None: a job that ends by itself
 
@@ -97,8 +111,12 @@ class Launch:
     @property
     def ports(self) -> tuple[int, ...]:
         """Return the ports of the first node that belong to the attempt."""
-        kv_ports = self.replica.kv_ports if self.replica is not None else ()
-        return (self.master_port, self.listening_port, *kv_ports)
+        ports = (self.master_port, self.listening_port)
+        if self.replica is None:
+            return ports
+        transfer_port = self.replica.transfer_port
+        more = () if transfer_port is None else (transfer_port,)
+        return (*ports, *more, *self.replica.kv_ports)
 
     @property
     def without_key(self) -> "Launch":
@@ -138,7 +156,8 @@ class DesiredState:
     before any boot was known. An attempt in neither `run` nor `stop` is unclaimed: the
     agent leaves it alone and reports it. `settled` are ended attempts that the head has
     durably recorded, so that their journals may be deleted. `committed` are the steps
-    of the saves that the head has durably recorded, by attempt. `notices` are warnings
+    of the saves that the head has durably recorded, by attempt. `pinned` are the pinned
+    saves of the job, by the attempt that runs now. `notices` are warnings
     for attempts in `run`. `checkup` is a round of checks: it runs while nothing else
     does, and ends at once if an attempt is to run. `asleep` are attempts in `run` whose
     engine is to sleep.
@@ -152,6 +171,7 @@ class DesiredState:
     stop: tuple[Stop, ...] = ()
     settled: tuple[AttemptKey, ...] = ()
     committed: tuple[tuple[AttemptKey, tuple[int, ...]], ...] = ()
+    pinned: tuple[tuple[AttemptKey, tuple[SaveKey, ...]], ...] = ()
     notices: tuple[TimeWarning, ...] = ()
     checkup: CheckUp | None = None
     asleep: tuple[AttemptKey, ...] = ()

@@ -62,6 +62,8 @@ class EventKind(Coded):
     IDLE_WARNED = "idle_warned", "a job's GPUs are idle, and it may be suspended"
     LOSS_NAN = "loss_nan", "the loss of a training job became NaN (not a number)"
     STRAGGLER = "straggler", "one rank of a job is slower than the others"
+    HUNG = "hung", "the ranks of a job made no step for too long"
+    STEPS_AGAIN = "steps_again", "a job that hung makes steps again"
     GATED = "gated", "a job waits until its nodes have been checked"
     RESERVED = "reserved", "GPUs are kept for a waiting job"
     SPARED = "spared", "a job that was to be preempted may keep running"

@@ -33,6 +33,7 @@ class FailureKind(StrEnum):
     KILLED = "killed"
     PEER = "peer-lost"
     HANG = "collective-timeout"
+    STALL = "hang"
     PORT = "port-taken"
     NETWORK = "network-unreachable"
     FABRIC = "fabric-fault"
@@ -72,8 +73,8 @@ class Meaning:
     """Explanation of a failure class.
 
     `text` completes "it failed: ...". `next` is what the user can do; {job} in it
-    stands for the job's id. `is_infra`: the infrastructure retry budget is always
-    charged, whatever the exit was.
+    stands for the job's id. `is_infra`: the infrastructure retry budget is charged,
+    whatever the exit was.
     """
 
     text: str
@@ -170,6 +171,14 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     FailureKind.HANG: Meaning(
         "a rank did not reach a collective operation in time",
         "look at what the named rank did last; all ranks must call the same collectives",
+    ),
+    FailureKind.STALL: Meaning(
+        "its ranks made no step for too long",
+        "the job starts again while it has retries; the third hang in a row at one step "
+        "counts as the program's own: look at the line where the named rank stood (corral "
+        "why {job}); if no rank is named, write watch: {act: alert} and look at the job "
+        "while it hangs: corral debug stacks {job}",
+        is_infra=True,
     ),
     FailureKind.PORT: Meaning(
         "a port is already in use",

@@ -1,10 +1,10 @@
 """Counters of gateways that are in the ledger. They are stored in the commit that adds
 their tokens to the ledger, so that nothing is added twice or lost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from corral.domain.ids import QueueName, ServiceName, UserName
+from corral.domain.ids import QueueName, ServiceName, TokenId, UserName
 from corral.domain.ledger import BATCH_TOKEN_PRICE, UsageAmounts
 
 KEPT_TOKEN_DAYS: Final = 2
@@ -61,6 +61,25 @@ class CallerCounts(NamedTuple):
         )
 
 
+class KeyCount(NamedTuple):
+    """Tokens in and out of one API key; one of a batch counts by its price.
+
+    Args:
+        total: Sum since the start of the process.
+        month: Day (since 1970, UTC) on which the month of the newest ones began.
+        in_month: Tokens of that month.
+    """
+
+    total: int = 0
+    month: int = 0
+    in_month: int = 0
+
+    def plus(self, tokens: int, month: int) -> "KeyCount":
+        """Return the count with the tokens that were added in this month."""
+        in_month = self.in_month if month == self.month else 0
+        return KeyCount(self.total + tokens, month, in_month + tokens)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayCount:
     """Counters of one process of a gateway for one service, as far as they are in the
@@ -72,6 +91,7 @@ class GatewayCount:
         users: Sums since the start of the process, by user.
         days: Tokens in and out by day (since 1970, UTC), of the newest days; one of a
             batch counts by its price.
+        keys: Sums by the id of the API key.
     """
 
     process: ProcessId
@@ -80,6 +100,7 @@ class GatewayCount:
     at: float
     users: dict[UserName, CallerCounts]
     days: tuple[tuple[int, int], ...] = ()
+    keys: dict[TokenId, KeyCount] = field(default_factory=dict)
 
     @property
     def key(self) -> CountKey:

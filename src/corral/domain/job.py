@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from corral.domain.hang import WatchRule
 from corral.domain.ids import (
     AttemptNumber,
     JobId,
@@ -16,9 +17,11 @@ from corral.domain.ids import (
     is_name,
 )
 from corral.domain.job_states import FINAL, JobEvent, JobState, StopWhy, move
+from corral.domain.keep_rule import BestRule, KeepRule
 from corral.domain.placement_constraints import PlaceRule
 from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Resources, Shape
+from corral.domain.serving_roles import ServingRole
 from corral.domain.time_point import EndWarning, Moment
 
 PRIORITIES: Final = {"low": -100, "normal": 0, "high": 100}
@@ -111,6 +114,8 @@ class CheckpointRule:
     """Path and interval of checkpoints. If `interval_seconds` is None, the interval is
     chosen from measurements.
 
+    `keep`, `keep_every_seconds` and `keep_best` say which saves stay on disk.
+
     `source` is the job, or JOB@STEP, that the submission names to start from. `origin`
     is the save that the head found for it. If the submission gives no `path`, it is ""
     until the head has found the save.
@@ -121,6 +126,17 @@ class CheckpointRule:
     keep: int = 3
     source: str = ""
     origin: Origin | None = None
+    keep_every_seconds: float | None = None
+    keep_best: BestRule | None = None
+
+    @property
+    def keep_rule(self) -> KeepRule:
+        """Return the rule that decides which saves stay on disk."""
+        return KeepRule(
+            last=self.keep,
+            every_seconds=self.keep_every_seconds,
+            best=self.keep_best,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,12 +166,27 @@ class SleepCalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCheck:
+    """What an engine shows before its replica is ready: a completion of one token.
+
+    Args:
+        names: Names of its model, of which it serves at least one.
+        is_listed: Whether its list of models has the model, too.
+    """
+
+    names: tuple[str, ...]
+    is_listed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRole:
     """Role of a job that is a replica of a service. `probe` is the path that answers
     200 once the replica is ready. `key_seed` is the secret of the service from which
     the key of each attempt is derived. `sleep` are the requests by which its engine
     sleeps and wakes; None if it cannot. `has_kv_events`: its engine publishes the events
-    of its KV cache."""
+    of its KV cache. `model_check` is what its engine shows before it is ready; None: its
+    probe suffices. `role`: the part of each request that it computes. `adapters` are the
+    sources of those that its nodes fetch."""
 
     service: ServiceName
     revision: int
@@ -163,6 +194,9 @@ class ReplicaRole:
     key_seed: str = field(repr=False)
     sleep: SleepCalls | None = None
     has_kv_events: bool = False
+    model_check: ModelCheck | None = None
+    role: ServingRole = ServingRole.WHOLE
+    adapters: tuple[str, ...] = ()
 
 
 class TokenScope(StrEnum):
@@ -221,6 +255,7 @@ class JobSpec:
     replica: ReplicaRole | None = None  # None: a job that ends by itself
     ray: bool = False  # its command runs once, on a Ray cluster that its nodes make
     watch: bool = True  # count the steps of a PyTorch program that does not report them
+    hang: WatchRule = field(default_factory=WatchRule)
     # number of the stored record that holds its large fields; None: they are stored
     # with the job
     content_number: int | None = field(default=None, compare=False)
@@ -244,6 +279,14 @@ class JobSpec:
             sizes = list(range(self.elastic.max_nodes, self.elastic.min_nodes - 1, -1))
         shapes = tuple(Shape(nodes=size, resources=self.resources) for size in sizes)
         return shapes + self.any_of
+
+    @property
+    def hang_rule(self) -> WatchRule:
+        """Return the rule by which hangs of the job are found. It is off without
+        `watch`, and for replicas, which make no steps."""
+        if self.watch and self.replica is None:
+            return self.hang
+        return WatchRule(is_on=False)
 
     @property
     def origin(self) -> Origin | None:
@@ -311,6 +354,8 @@ class Job:
     claims: int = 0
     fruitless_claims: int = 0  # of these, the newest in a row without progress
     best_step: int = -1  # furthest step that any attempt reported
+    hang_step: int | None = None  # at which its newest attempt hung that did
+    hangs_at_step: int = 0  # in a row, of its attempts that hung
     served_seconds: float = 0.0  # of the attempts that are over, without what was lost
     waited_seconds: float = 0.0  # before each of its attempts
     ran_seconds: float = 0.0  # of the attempts that are over, with what was lost

@@ -6,12 +6,21 @@ from enum import StrEnum
 from typing import Final
 
 from corral.domain.attempt import Seat
+from corral.domain.coded import Coded
 from corral.domain.ids import AttemptNumber, JobId, QueueName, UserName
 from corral.domain.usage import Victim
 
 KEPT_WAKES: Final = 20  # of a service, from which the next one is estimated
 KEPT_TAKE_BACKS: Final = 100  # newest ones whose seconds are kept
 MOST_BORROWERS: Final = 100  # counted apart; those beyond them are summed up
+
+
+class ParkBy(Coded):
+    """Part of a sleeping replica that is kept, so that it wakes soon."""
+
+    NONE = "none", "replicas do not sleep; they end"
+    CACHE = "cache", "the process ends; the node's page cache keeps the weights"
+    ENGINE = "engine", "the process stays; the engine releases the memory of its GPUs"
 
 
 class SleepPhase(StrEnum):

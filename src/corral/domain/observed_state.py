@@ -9,10 +9,11 @@ from typing import NamedTuple
 from corral.domain.attempt import Exit, Save
 from corral.domain.content import ContentReport
 from corral.domain.diagnosis import Diagnosis
+from corral.domain.hang import NodeHang
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId, ServiceName
 from corral.domain.node_signal import Signal
 from corral.domain.resources import Inventory
-from corral.domain.service import ServiceFacts
+from corral.domain.service_facts import ServiceFacts
 from corral.domain.trouble_kind import TroubleKind
 
 AttemptKey = tuple[JobId, AttemptNumber]
@@ -109,7 +110,8 @@ class Seen:
     replica answers its probe; None: it is no replica, its port is on another node, or
     it is not known yet. `probe_text` is what the newest probe has shown, if it failed.
     `address` is where it was probed; "" if it is not ready. `is_asleep` is whether the
-    engine of a replica sleeps; None: it cannot, or it is not known.
+    engine of a replica sleeps; None: it cannot, or it is not known. `hang` is what the
+    node observes while no rank makes a step; None: they do, or they are not watched.
     """
 
     key: AttemptKey
@@ -131,6 +133,7 @@ class Seen:
     probe_text: str = ""
     address: str = ""
     is_asleep: bool | None = None
+    hang: NodeHang | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +177,12 @@ class Facts:
     that the engine no longer has and will never have again under the same identity.
     `excused` are the seconds of a node's silence in which too many other nodes were
     silent too. `stepped` is when the last training step of an attempt was reported from
-    any node, on the serving clock. `placing` is the state of an engine that places jobs
-    itself; None: Corral places them. `idle` is since when (wall clock) no GPU of an
-    attempt runs anything; None: a GPU runs something; absent: no sensor data.
+    any node, on the serving clock. `moved` is when a node reported another step than
+    before, and `hung` when a node first reported that its ranks make no step, while it
+    does so; both by attempt, and on the serving clock. `placing` is the state of an
+    engine that places jobs itself; None: Corral places them. `idle` is since when (wall
+    clock) no GPU of an attempt runs anything; None: a GPU runs something; absent: no
+    sensor data.
     `unrecordable` are jobs with reports that no store can hold, and the reports; these
     jobs fail. `unheard` are nodes with such reports; their inventory and signals are
     ignored. `services` is what the gateways have measured. `diagnoses` are read from
@@ -190,6 +196,8 @@ class Facts:
     gone: set[NodeId] = field(default_factory=set)
     excused: dict[NodeId, float] = field(default_factory=dict)
     stepped: dict[AttemptKey, float] = field(default_factory=dict)
+    moved: dict[AttemptKey, float] = field(default_factory=dict)
+    hung: dict[AttemptKey, float] = field(default_factory=dict)
     placing: ExternalPlacing | None = None
     idle: dict[AttemptKey, float | None] = field(default_factory=dict)
     unrecordable: dict[JobId, str] = field(default_factory=dict)

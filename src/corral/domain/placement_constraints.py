@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from corral.domain.ids import NodeId
+from corral.domain.ids import NodeId, ServiceName
 
 NODE_LABEL: Final = "node"  # every node has it, and its value is the node's name
 Labels = Mapping[str, str]
@@ -78,6 +78,26 @@ class AccountConstraint(Constraint):
 
     def __str__(self) -> str:
         return f"an account for {self.owner}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearConstraint(Constraint):
+    """Placement constraint that keeps a replica in the topology domain of the other
+    replicas of its service."""
+
+    service: ServiceName
+    level: Level
+
+    @classmethod
+    def of(
+        cls, nodes: Sequence[NodeId], service: ServiceName, level: Level
+    ) -> "NearConstraint":
+        """Return the constraint to these nodes of the domain."""
+        return cls(label=NODE_LABEL, values=tuple(nodes), service=service, level=level)
+
+    def __str__(self) -> str:
+        domain = {Level.NVLINK: "NVLink domain"}.get(self.level, self.level.value)
+        return f"a place in the {domain} of the other replicas of {self.service}"
 
 
 def off_refusing_nodes(

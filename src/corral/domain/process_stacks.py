@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-MOST_PROCESSES = 64  # of an attempt on one node
+MOST_PROCESSES = 64  # of an attempt on one node, whose stacks are read
+MOST_LISTED = 1_000  # of these, with those whose stacks are not read
 MOST_THREADS = 200  # of a process
 MOST_FRAMES = 200  # of a thread, the innermost ones
 

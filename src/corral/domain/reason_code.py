@@ -164,6 +164,11 @@ class ReasonCode(Coded):
     )
     TIME = "Time", "the job reached its max_duration and is being stopped"
     RANKS_FAILED = "RanksFailed", "a rank failed; the rest of the attempt is stopped"
+    HANG = (
+        "Hang",
+        "the ranks of the job made no step for too long",
+        "to see where they stand: corral debug stacks JOB",
+    )
     NODE_LOST = "NodeLost", "a node of the attempt was lost"
     NODE_FAULT = (
         "NodeFault",
@@ -225,6 +230,8 @@ UNSATISFIABLE: Final = frozenset(
         ReasonCode.BAD_TOPOLOGY,
     }
 )
+# the start depends on a change of the job or of a service, not on the queue
+NOT_PREDICTED: Final = UNSATISFIABLE | {ReasonCode.LENT_ROOM}
 # there is not enough free room now; a limit or a rule is another matter
 NO_ROOM: Final = frozenset(
     {

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from corral.domain.active_checks import CheckKind
+from corral.domain.attempt import Save
 from corral.domain.ids import (
     JobId,
     NodeId,
@@ -15,9 +16,11 @@ from corral.domain.ids import (
     UserName,
 )
 from corral.domain.job import JobSpec
+from corral.domain.keep_rule import SaveKey
 from corral.domain.queue import Queue
 from corral.domain.relocation import RelocationRule
 from corral.domain.service import ServiceSpec
+from corral.domain.serving_roles import ServingRole
 from corral.domain.units import written_duration
 
 
@@ -43,7 +46,11 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
+    """Request to resume a job. `save`: the older save to which the job goes back; None:
+    its newest one."""
+
     job: JobId
+    save: SaveKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +126,15 @@ class SetJob:
                 f"max_duration: {written_duration(self.max_duration_seconds)}"
             )
         return ", ".join(change_texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSave:
+    """Request to pin, unpin or remove a save. `save` is the save at the time of the
+    request: the records of an ended job are not in memory."""
+
+    save: Save
+    to: Literal["pin", "unpin", "rm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,11 +217,13 @@ class ApplyService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleService:
-    """Request to change how many replicas a service may have."""
+    """Request to change how many replicas a service may have; with a role, those of
+    this role."""
 
     service: ServiceName
     min_replicas: int
     max_replicas: int
+    role: ServingRole = ServingRole.WHOLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +251,7 @@ Asked = (
     | Requeue
     | ChangeJobs
     | SetJob
+    | ChangeSave
     | SetNode
     | CordonSuspects
     | CheckNodes

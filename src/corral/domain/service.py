@@ -1,26 +1,32 @@
 """A service: it serves requests under names of models, by replicas. Each replica is a
 job that the service makes."""
 
-import hashlib
-import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import Final
 
-from corral.domain.coded import Coded
 from corral.domain.ids import AttemptNumber, JobId, ServiceName, UserName
-from corral.domain.job import Disconnect, Job, JobSpec, ReplicaRole, SleepCalls
+from corral.domain.job import Job, JobSpec, ModelCheck, SleepCalls
 from corral.domain.job_states import JobState, StopWhy
-from corral.domain.lending import LentTotals, ReplicaSleep
+from corral.domain.lending import LentTotals, ParkBy, ReplicaSleep
+from corral.domain.role_rule import (
+    PrefillGroup,
+    RoleRule,
+    check_roles,
+    range_text,
+    roles_text,
+    with_range,
+    with_ranges_of,
+)
 from corral.domain.service_access import Adapter, CallAccess, FallbackRule
 from corral.domain.service_affinity import Affinity
+from corral.domain.serving_roles import CacheTransfer, ServingRole
+from corral.domain.stream_continuation import ContinueBy
 from corral.domain.units import counted
 
 MOST_REPLICAS: Final = 1_000
 KEPT_REVISIONS: Final = 10
-KEY_CHARACTERS: Final = 40
 STEADY_SECONDS: Final = 60.0  # for which a replica is ready before its start counts
 # A replica that stops for these reasons has finished its requests, or is not to.
 _STOPS_AT_ONCE: Final = frozenset({StopWhy.CANCEL, StopWhy.TIME})
@@ -32,15 +38,6 @@ class ServiceState(StrEnum):
     ACTIVE = "ACTIVE"
     STOPPING = "STOPPING"  # its replicas finish what they have begun
     STOPPED = "STOPPED"
-
-
-class ContinueBy(Coded):
-    """How another replica continues a stream whose replica was lost."""
-
-    NONE = "none", "the stream ends with an error"
-    TEXT = "text", "by the text so far; the model cuts every text into the same tokens"
-    VLLM = "vllm", "by token ids, as vLLM returns them"
-    LLAMA_CPP = "llama.cpp", "by token ids, as llama.cpp returns them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +75,6 @@ class CanaryRule:
     seconds: float = 600.0
 
 
-class ParkBy(Coded):
-    """Part of a sleeping replica that is kept, so that it wakes soon."""
-
-    NONE = "none", "replicas do not sleep; they end"
-    CACHE = "cache", "the process ends; the node's page cache keeps the weights"
-    ENGINE = "engine", "the process stays; the engine releases the memory of its GPUs"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSpec:
     """Spec of a service, already validated by `wire`.
@@ -103,11 +92,18 @@ class ServiceSpec:
         sleeping: Replicas that sleep, ready to wake.
         park: What a sleeping replica keeps.
         sleep_calls: Requests by which an engine sleeps and wakes; None: it does not.
+        model_check: What an engine shows before its replica is ready; None: the probe
+            suffices.
         adapters: LoRA adapters of the model, by name.
         max_adapters: Most adapters that a replica has loaded; 0: it can load none.
         allow: Users that may call the service; None: all.
         fallback: Provider for requests that no replica can take; None: they are refused.
         affinity: How the gateway learns which prompts a replica has in its cache.
+        roles: Groups of replicas that prefill and decode apart; empty: each replica
+            does both. `min_replicas` and `max_replicas` are those of decode then.
+        transfer: How the KV cache gets from prefill to decode replicas.
+        is_http: The document names neither a model nor an engine: replicas may answer
+            any path.
     """
 
     name: ServiceName
@@ -127,11 +123,15 @@ class ServiceSpec:
     sleeping: int = 0
     park: ParkBy = ParkBy.NONE
     sleep_calls: SleepCalls | None = None
+    model_check: ModelCheck | None = None
     adapters: tuple[Adapter, ...] = ()
     max_adapters: int = 0
     allow: CallAccess | None = None
     fallback: FallbackRule | None = None
     affinity: Affinity = Affinity.PROMPT
+    roles: tuple[RoleRule, ...] = ()
+    transfer: CacheTransfer = CacheTransfer.NONE
+    is_http: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas <= MOST_REPLICAS:
@@ -141,6 +141,8 @@ class ServiceSpec:
             )
         if not 0 <= self.sleeping <= self.max_replicas:
             raise ValueError(f"sleeping must be at most the replicas: {self.sleeping}")
+        if self.roles:
+            check_roles(self.roles, self.min_replicas, self.max_replicas)
 
     @property
     def may_sleep(self) -> bool:
@@ -150,31 +152,69 @@ class ServiceSpec:
     @property
     def replicas_text(self) -> str:
         """Return the range of replicas as a spec writes it. For example: 1..8"""
-        if self.min_replicas == self.max_replicas:
-            return str(self.min_replicas)
-        return f"{self.min_replicas}..{self.max_replicas}"
+        if self.roles:
+            return roles_text(self.roles)
+        return range_text(self.min_replicas, self.max_replicas)
+
+    @property
+    def answering_role(self) -> ServingRole:
+        """Return the role of the replicas that answer requests."""
+        return ServingRole.DECODE if self.roles else ServingRole.WHOLE
+
+    @property
+    def prefill(self) -> RoleRule | None:
+        """Return the group of the prefill replicas; None without roles."""
+        return next((rule for rule in self.roles if rule.role.is_prefill), None)
+
+    @property
+    def launched(self) -> tuple[JobSpec, ...]:
+        """Return what the replicas run, one spec for each role."""
+        return tuple(rule.replica for rule in self.roles) or (self.replica,)
+
+    def replica_of(self, role: ServingRole) -> JobSpec:
+        """Return what each replica of this role runs."""
+        rules = (rule.replica for rule in self.roles if rule.role is role)
+        return next(rules, self.replica)
+
+    def with_range(self, role: ServingRole, low: int, high: int) -> "ServiceSpec":
+        """Return the spec with another range of replicas of this role."""
+        roles = with_range(self.roles, role, low, high)
+        if role.is_prefill:
+            return replace(self, roles=roles)
+        return replace(self, min_replicas=low, max_replicas=high, roles=roles)
+
+    def _launched(self) -> tuple[object, ...]:
+        """Return the fields whose change needs new replicas."""
+        groups = tuple((rule.role, rule.replica) for rule in self.roles)
+        engine = (self.probe, self.park, self.affinity, self.transfer)
+        fetched = [one.source for one in self.adapters if one.is_fetched]
+        return (self.replica, self.models, *engine, groups, fetched)
 
     def needs_revision(self, old: "ServiceSpec") -> bool:
         """Return whether replicas of the old spec cannot serve this one: what they run
         has changed, or under which names."""
-        return (self.replica, self.models, self.probe, self.park, self.affinity) != (
-            old.replica,
-            old.models,
-            old.probe,
-            old.park,
-            old.affinity,
-        )
+        return self._launched() != old._launched()
 
     def with_settings_of(self, new: "ServiceSpec") -> "ServiceSpec":
         """Return this spec with the settings of another one that need no new revision:
-        the range of replicas, scaling, canary, limits, drain, adapters and callers."""
+        the range of replicas, scaling, canary, limits, drain, adapters and callers. With
+        other groups of replicas, their ranges stay."""
+        low, high, roles = self.min_replicas, self.max_replicas, self.roles
+        if bool(new.roles) == bool(self.roles):
+            low, high = new.min_replicas, new.max_replicas
+            roles = with_ranges_of(self.roles, new.roles)
         return replace(
             new,
+            min_replicas=low,
+            max_replicas=high,
+            roles=roles,
+            transfer=self.transfer,
             replica=self.replica,
             models=self.models,
             probe=self.probe,
             engine=self.engine,
             source=self.source,
+            model_check=self.model_check,
             continue_by=self.continue_by,
             max_adapters=self.max_adapters,
             affinity=self.affinity,
@@ -216,6 +256,7 @@ class ReplicaRow:
             replica is to replace it.
         reason: Why it is to end.
         sleep: Its sleep, from the decision until it is ready again; None: it is awake.
+        role: Part of each request that it computes.
     """
 
     number: int
@@ -231,6 +272,7 @@ class ReplicaRow:
     leaving_since: float | None = None
     reason: str = ""
     sleep: ReplicaSleep | None = None
+    role: ServingRole = ServingRole.WHOLE
 
     @property
     def is_ready(self) -> bool:
@@ -301,6 +343,8 @@ class Service:
         wakes: Seconds of the newest wakes, the newest last, without the time in which
             other jobs stopped.
         lent: Sums of what its sleeping replicas have lent.
+        prefill: State of its prefill replicas. `wanted`, `reason`, `fruitless`,
+            `retry_at`, `last_end` and `gave_way_at` are of those that answer.
     """
 
     id: JobId
@@ -331,6 +375,7 @@ class Service:
     start_seconds: float | None = None
     wakes: tuple[float, ...] = ()
     lent: LentTotals = field(default_factory=LentTotals)
+    prefill: PrefillGroup = field(default_factory=PrefillGroup)
 
     @property
     def wake_seconds(self) -> float | None:
@@ -413,13 +458,28 @@ class Service:
 
     @property
     def ready_count(self) -> int:
-        return sum(row.is_ready for row in self.replicas)
+        """Return how many replicas answer requests."""
+        return sum(row.is_ready and not row.role.is_prefill for row in self.replicas)
+
+    @property
+    def prefill_ready_count(self) -> int:
+        return sum(row.is_ready and row.role.is_prefill for row in self.replicas)
 
     @property
     def ready_text(self) -> str:
         """Return how many of the wanted replicas are ready. For example: 1 of 2
         replicas ready"""
-        return f"{self.ready_count} of {counted(self.wanted, 'replica')} ready"
+        return f"{self.all_ready} of {counted(self.all_wanted, 'replica')} ready"
+
+    @property
+    def all_ready(self) -> int:
+        """Return how many replicas of all roles are ready."""
+        return self.ready_count + self.prefill_ready_count
+
+    @property
+    def all_wanted(self) -> int:
+        """Return how many replicas of all roles the demand needs."""
+        return self.wanted + self.prefill.wanted
 
     def with_row(self, row: ReplicaRow) -> "Service":
         """Return the service with this row instead of the one with its number."""
@@ -434,67 +494,3 @@ class Service:
     def without_row(self, number: int) -> "Service":
         rows = tuple(row for row in self.replicas if row.number != number)
         return replace(self, replicas=rows)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceFacts:
-    """What the gateways have measured of a service, and what follows from it.
-
-    Args:
-        wanted: Replicas that the demand needs; None: not known, the number stays.
-        sleeping: Replicas that are to sleep; None: not known, the number stays.
-        reason: Why it needs them.
-        verdict: Whether the trial has passed; None: not decided yet.
-        verdict_reason: Why.
-        under_way: Requests under way by replica; a replica that is not in it is not
-            known to the gateways.
-    """
-
-    wanted: int | None = None
-    sleeping: int | None = None
-    reason: str = ""
-    verdict: bool | None = None
-    verdict_reason: str = ""
-    under_way: Mapping[JobId, int] = field(default_factory=dict)
-
-
-def finish_seconds(service: Service | None, job: Job) -> float:
-    """Return for how many seconds at most a replica that is being preempted finishes
-    its requests, before its ranks are stopped; 0 for any other job."""
-    row = service.row_of(job.id) if service is not None else None
-    if service is None or row is None or not row.is_finishing(job):
-        return 0.0
-    return service.spec.drain_seconds
-
-
-def replica_id(service: JobId, number: int) -> JobId:
-    """Return the id of the job of a replica."""
-    return JobId(f"{service}_{number}")
-
-
-def replica_key(role: ReplicaRole, job: JobId, attempt: AttemptNumber) -> str:
-    """Return the key that a replica's engine requires of the gateway. Each attempt has
-    a key of its own, so that a port that another attempt has taken refuses it."""
-    text = f"{job}.{attempt}".encode()
-    digest = hmac.new(role.key_seed.encode(), text, hashlib.sha256).hexdigest()
-    return digest[:KEY_CHARACTERS]
-
-
-def replica_spec(service: Service, revision: int, number: int) -> JobSpec:
-    """Return the spec of the job of one replica. A replica on a node that is silent for
-    too long is replaced, unless its spec says otherwise."""
-    spec = service.spec_of(revision)
-    return replace(
-        spec.replica,
-        name=f"{service.name}_{number}",
-        array_index=number,
-        disconnect=spec.replica.disconnect or Disconnect.REPLACE,
-        replica=ReplicaRole(
-            service=service.name,
-            revision=revision,
-            probe=spec.probe,
-            key_seed=service.key_seed,
-            sleep=spec.sleep_calls,
-            has_kv_events=spec.affinity is Affinity.EXACT,
-        ),
-    )

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from corral.domain.access_list import Allowed, may_submit
 from corral.domain.ids import QueueName, UserName
 from corral.domain.queue_tree import QueueTree
 from corral.domain.users import Role
+
+FETCHED_PREFIX: Final = "s3://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,17 @@ class Adapter:
 
     name: str
     source: str
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether nodes fetch it before a replica starts. Engines load all others."""
+        return self.source.startswith(FETCHED_PREFIX)
+
+
+def fetched_adapters(adapters: Sequence[Adapter]) -> tuple[str, ...]:
+    """Return the sources of the adapters that nodes fetch, in the order in which the
+    replica's program gets their paths."""
+    return tuple(adapter.source for adapter in adapters if adapter.is_fetched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,8 @@ _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 _CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?", re.ASCII)
 _SPANS: Final = (("s", 1, 90), ("min", 60, 120), ("h", 3600, 72), ("d", 86400, inf))
+_COUNT: Final = re.compile(r"(\d+(?:\.\d+)?)([kKMG]?)", re.ASCII)
+_COUNT_UNITS: Final = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]{0,3})", re.ASCII)
 
 
@@ -75,6 +77,19 @@ def bytes_of(text: str) -> int:
             f"{text!r} is not a valid size; write for example 512MB, 256GB or 64GiB"
         )
     return round(float(match.group(1)) * _BYTES[unit])
+
+
+def count_of(text: str) -> int:
+    """Return the number of a count such as "200", "50k", "5M" or "2G".
+
+    Raises: ValueError if the text has another form.
+    """
+    match = _COUNT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(
+            f"{text!r} is not a valid count; write for example 200, 50k or 5M"
+        )
+    return round(float(match[1]) * _COUNT_UNITS[match[2].lower()])
 
 
 def duration_text(seconds: float) -> str:

@@ -26,6 +26,7 @@ ANOTHER_JOIN: Final = (
     f"ask an operator to run: {JOIN_LINE} (a join token is valid for 15 minutes and one "
     "machine, unless it was made for more)"
 )
+MOST_MONTH_TOKENS: Final = 10**15  # of the budget of a token
 # that the token of a node, or of a directory, lasts
 NODE_TOKEN_SECONDS: Final = DAY_SECONDS
 RENEW_SECONDS: Final = NODE_TOKEN_SECONDS / 2  # after its making it is renewed
@@ -141,6 +142,8 @@ class Token:
         origin: Token by which this session or link was opened; the session or link ends
             with that token.
         page_sha256: Digest of the secret that pages send along with a session's cookie.
+        tokens_per_month: Tokens of services that its requests may use in a calendar
+            month; None: only the limits of its user and of queues hold.
     """
 
     id: TokenId
@@ -157,6 +160,7 @@ class Token:
     idle_seconds: float | None = None  # ends after this time without use
     origin: TokenId | None = None
     page_sha256: str | None = None
+    tokens_per_month: int | None = None
 
     def __post_init__(self) -> None:
         if (self.node is not None) != (self.role == Role.NODE):

@@ -21,6 +21,7 @@ from corral.domain.ids import (
 )
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
+from corral.domain.keep_rule import SaveKey, save_key
 from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.queue_tree import QueueTree
@@ -139,7 +140,8 @@ class World:
     since when they have ended (wall clock).
 
     `attempts` holds the newest attempt of each unfinished job; `saves` its resumable
-    checkpoints, oldest first; `allocations` all that are not released; `reservations`
+    checkpoints, oldest first, and `retired` those that are not used any more though they
+    verify; `allocations` all that are not released; `reservations`
     those that are open; `relocations` the receipts of the relocations of the last day;
     `services` those that are not stopped; `gateway_counts` what the ledger has of the
     processes of gateways that may still report.
@@ -154,6 +156,7 @@ class World:
     attempts: dict[JobId, Attempt] = field(default_factory=dict)
     allocations: dict[AllocationKey, Allocation] = field(default_factory=dict)
     saves: dict[JobId, tuple[Save, ...]] = field(default_factory=dict)
+    retired: dict[JobId, frozenset[SaveKey]] = field(default_factory=dict)
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     queues: QueueTree = field(default_factory=QueueTree)
     uses: dict[tuple[QueueName, UserName], QueueUsage] = field(default_factory=dict)
@@ -230,7 +233,7 @@ class World:
                 self._index.put(job)
         if job.is_final:
             self.ended[job.id], self.ended_at[job.id] = job.state, job.since
-            for book in (self.jobs, self.attempts, self.saves):
+            for book in (self.jobs, self.attempts, self.saves, self.retired):
                 book.pop(job.id, None)
         else:
             self.jobs[job.id] = job
@@ -260,12 +263,15 @@ class World:
                 for old_save in self.saves.get(save.job, ())
                 if (old_save.attempt, old_save.step) != (save.attempt, save.step)
             ]
-            kept_saves = other_saves if save.quarantined else [*other_saves, save]
+            kept_saves = [*other_saves, save] if save.is_usable else other_saves
             self.saves[save.job] = tuple(
                 sorted(kept_saves, key=lambda one: (one.step, one.attempt))
             )
             if not kept_saves:
                 del self.saves[save.job]
+            if save.retired is not None:
+                retired = self.retired.get(save.job, frozenset())
+                self.retired[save.job] = retired | {save_key(save)}
 
     def _apply_shares(self, changes: Changes) -> None:
         self.queues = changes.queues or self.queues

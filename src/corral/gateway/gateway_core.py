@@ -63,6 +63,7 @@ from corral.gateway.routing.model_names import (
     body_for_replicas,
 )
 from corral.gateway.routing.service_route import ServiceRoute
+from corral.gateway.routing.stored_responses import is_of_response
 from corral.wire.gateway_routes import RoutesFile
 
 log = logging.getLogger(__name__)
@@ -205,7 +206,7 @@ class GatewayCore:
 
     def serve(self, client: ClientConnection, head: RequestHead, body: bytes) -> None:
         """Answer one whole request, at once or through a replica."""
-        request_id = self._request_id_of(head)
+        request_id = self.request_id_of(head)
         try:
             if head.path not in RELAYED and not is_local(head.path):
                 exchange = self._open_stream(client, head, len(body), request_id)
@@ -236,11 +237,10 @@ class GatewayCore:
                 self._refuse(client, head, refusal, request_id, service)
                 return
         charge: BudgetCharge | None = None
-        if caller.entry.budget is not None or service.entry.budgets:
+        names = caller.with_key_budget(service.entry.budgets)
+        if caller.entry.budget is not None or names:
             output = round(service.expected_output.tokens(fields.output_limit))
-            charged = self.budgets.admit(
-                caller.entry.budget, service.entry.budgets, tokens + output
-            )
+            charged = self.budgets.admit(caller.entry.budget, names, tokens + output)
             if isinstance(charged, GatewayRefusal):
                 caller.finish(0, tokens)
                 self._refuse(client, head, charged, request_id, service)
@@ -269,11 +269,11 @@ class GatewayCore:
         be read first. Raises: HeadRefused."""
         if head.path in FORMS and not 0 <= length <= WHOLE_FORM_BYTES:
             caller = self.check_head(head)
-            request_id = self._request_id_of(head)
+            request_id = self.request_id_of(head)
             return LargeForm(self, client, caller, head, length, request_id)
         if head.path in RELAYED or is_local(head.path):
             return None
-        return self._open_stream(client, head, length, self._request_id_of(head))
+        return self._open_stream(client, head, length, self.request_id_of(head))
 
     def _open_stream(
         self,
@@ -289,7 +289,7 @@ class GatewayCore:
         address = self._head_address
         return open_forward(self, client, address, head, length, request_id)
 
-    def _request_id_of(self, head: RequestHead) -> bytes:
+    def request_id_of(self, head: RequestHead) -> bytes:
         self._requests += 1
         return head.request_id or b"%b-%x" % (self._nonce, self._requests)
 
@@ -305,7 +305,7 @@ class GatewayCore:
         The key is checked first: a caller without one sees no difference between a
         service that exists and one that does not.
         """
-        if not may_be_exchange(head):
+        if not (may_be_exchange(head) or is_of_response(head)):
             raise refused(GatewayCode.PATH_NOT_FOUND, "no such endpoint")
         caller = self._caller_of(head)
         return open_exchange(

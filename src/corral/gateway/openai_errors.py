@@ -21,6 +21,7 @@ class GatewayCode(StrEnum):
     KEY_REVOKED = "key_revoked"
     MODEL_NOT_FOUND = "model_not_found"
     PATH_NOT_FOUND = "not_found"
+    RESPONSE_NOT_FOUND = "response_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     RATE_LIMITED = "rate_limit_exceeded"
     OVERLOADED = "overloaded"
@@ -45,6 +46,7 @@ STATUSES: Final = {
     GatewayCode.KEY_REVOKED: 401,
     GatewayCode.MODEL_NOT_FOUND: 404,
     GatewayCode.PATH_NOT_FOUND: 404,
+    GatewayCode.RESPONSE_NOT_FOUND: 404,
     GatewayCode.METHOD_NOT_ALLOWED: 405,
     GatewayCode.RATE_LIMITED: 429,
     GatewayCode.OVERLOADED: 503,

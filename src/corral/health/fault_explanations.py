@@ -20,7 +20,7 @@ _BETWEEN_RANKS: Final = frozenset(
     | {F.PROXY}
 )
 _ON_A_GPU: Final = frozenset(
-    {F.UNKNOWN, F.CRASH, F.GPU_PROGRAM, F.GPU_MISSING, F.GPU_FAULT, F.HANG}
+    {F.UNKNOWN, F.CRASH, F.GPU_PROGRAM, F.GPU_MISSING, F.GPU_FAULT, F.HANG} | {F.STALL}
 )
 
 

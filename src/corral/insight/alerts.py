@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import Final
 
 from corral.domain.attempt import loss_text
-from corral.domain.event_kind import KIND_OF_MOVE
+from corral.domain.event_kind import KIND_OF_MOVE, EventKind
+from corral.domain.hang import HangAct
 from corral.domain.ids import NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.job_states import MOVES, JobState
@@ -39,6 +40,7 @@ class AlertKind(StrEnum):
 
     JOB_FAILED = "job_failed"
     JOB_STUCK = "job_stuck"
+    JOB_HUNG = "job_hung"
     LOSS_NAN = "loss_nan"  # of a training loop
     NODE_DOWN = "node_down"
     NODE_KEPT_BACK = "node_kept_back"  # cordoned by health
@@ -50,6 +52,7 @@ class AlertKind(StrEnum):
 SEVERITY: Final[Mapping[AlertKind, Severity]] = {
     AlertKind.JOB_FAILED: Severity.WARNING,
     AlertKind.JOB_STUCK: Severity.WARNING,
+    AlertKind.JOB_HUNG: Severity.WARNING,
     AlertKind.LOSS_NAN: Severity.WARNING,
     AlertKind.NODE_DOWN: Severity.CRITICAL,
     AlertKind.NODE_KEPT_BACK: Severity.WARNING,
@@ -84,6 +87,7 @@ class AlertRules:
 
     job_failed: bool = True
     job_stuck_seconds: float | None = 1800.0
+    job_hung: bool = True
     loss_nan: bool = True
     node_down_seconds: float | None = 60.0
     node_kept_back: bool = True
@@ -114,6 +118,7 @@ def standing(look: AlertSnapshot, rules: AlertRules) -> list[Alert]:
     """Return all alerts whose condition holds now."""
     return [
         *_stuck_job_alerts(look, rules.job_stuck_seconds),
+        *(_hung_job_alerts(look) if rules.job_hung else ()),
         *(_nan_loss_alerts(look) if rules.loss_nan else ()),
         *_node_alerts(look, rules),
         *_starved_queue_alerts(look, rules.queue_starved_seconds),
@@ -129,6 +134,29 @@ def with_beginnings(alerts: Iterable[Alert], known: Mapping[str, float]) -> list
         replace(alert, since=min(alert.since, known.get(alert.key, alert.since)))
         for alert in alerts
     ]
+
+
+def happened(event: Event, job: Job | None, rules: AlertRules) -> Alert | None:
+    """Return the alert about what an event says of a job; None if there is none."""
+    alert = failed(event, job) if rules.job_failed else None
+    return alert or (_restarted(event, job) if rules.job_hung else None)
+
+
+def _restarted(event: Event, job: Job | None) -> Alert | None:
+    """Return the alert that a hung attempt of the job was ended. A hang that lasts has
+    an alert of its own."""
+    if job is None or event.kind is not EventKind.HUNG:
+        return None
+    if job.spec.hang_rule.act is not HangAct.RESTART:
+        return None
+    return Alert(
+        key=f"job_hung:{job.id}:{event.attempt}",
+        kind=AlertKind.JOB_HUNG,
+        text=f"{job.id} of {job.owner}: {event.text}; the attempt was ended",
+        next=f"corral why {job.id}",
+        since=event.at,
+        moment=True,
+    )
 
 
 def failed(event: Event, job: Job | None) -> Alert | None:
@@ -172,6 +200,21 @@ def _stuck_job_alerts(
                 yield _job_alert(
                     job, f"is {state} for {duration_text(long)}", job.since
                 )
+
+
+def _hung_job_alerts(look: AlertSnapshot) -> Iterator[Alert]:
+    """Yield alerts for jobs that hang and are not restarted for it."""
+    for job in look.world.in_state(JobState.RUNNING).values():
+        attempt = look.world.attempts.get(job.id)
+        if attempt is not None and attempt.hang is not None:
+            hang_text = attempt.hang.text(whole=False)
+            yield Alert(
+                key=f"job_hung:{job.id}:{job.attempt}",
+                kind=AlertKind.JOB_HUNG,
+                text=f"{job.spec.name} ({job.id}) of {job.owner} hangs: {hang_text}",
+                next=f"corral why {job.id}",
+                since=attempt.hang.at,
+            )
 
 
 def _nan_loss_alerts(look: AlertSnapshot) -> Iterator[Alert]:

@@ -15,6 +15,9 @@ WAIT_SHARE: Final = 0.25  # of a step in which ranks wait for each other
 LINK_SHARE: Final = 0.5
 STALL_SECONDS: Final = 30.0  # without a step
 STALL_STEPS: Final = 10.0  # usual steps in that time
+# from which times of earlier steps say nothing about now: a rank may hang
+QUIET_SECONDS: Final = 10.0
+QUIET_STEPS: Final = 3.0
 BUSY: Final = 0.8  # utilisation from which a GPU bounds it
 NOTHING: Final = 0.05  # below, it is idle
 LOW: Final = 0.5  # below, it is not kept busy
@@ -52,11 +55,20 @@ class StepTimes:
     @property
     def is_stalled(self) -> bool:
         """Whether the job has made no step for far longer than a step takes."""
+        return self._makes_no_step_for(STALL_SECONDS, STALL_STEPS)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the job has made no step for longer than a step takes. GPUs that wait
+        for another rank count as busy, so that they prove nothing then."""
+        return self._makes_no_step_for(QUIET_SECONDS, QUIET_STEPS)
+
+    def _makes_no_step_for(self, seconds: float, steps: float) -> bool:
         if self.since_step_seconds is None or not self.steps:
             return False
         total_seconds = self.data_seconds + self.compute_seconds + self.save_seconds
-        usual_seconds = STALL_STEPS * total_seconds / self.steps
-        return self.since_step_seconds >= max(STALL_SECONDS, usual_seconds)
+        usual_seconds = steps * total_seconds / self.steps
+        return self.since_step_seconds >= max(seconds, usual_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +100,23 @@ def bottleneck_of(
         return _stalled(spent, job)
     if straggler is not None:
         return _straggling(straggler, node)
+    if spent.is_quiet:
+        return None
     total_seconds = spent.data_seconds + spent.compute_seconds + spent.save_seconds
     if total_seconds > 0 and spent.steps > 0:
         bottleneck = _of_loop(spent, total_seconds)
         if bottleneck is not None:
             return bottleneck
     return _of_gpus(spent, job)
+
+
+def hung(text: str, job: str) -> Bottleneck:
+    """Return the bottleneck of a job whose nodes report a hang, with this text."""
+    return Bottleneck(
+        bound=BottleneckKind.STALLED,
+        text=text,
+        advice=f"corral debug stacks {job}, which shows at which line each rank is",
+    )
 
 
 def _stalled(spent: StepTimes, job: str) -> Bottleneck:

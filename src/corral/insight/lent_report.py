@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from corral.domain.ids import QueueName, UserName
-from corral.domain.lending import LentTotals
+from corral.domain.lending import LentTotals, SleepPhase
 from corral.domain.queue_tree import QueueTree
-from corral.domain.service import Service
+from corral.domain.service import Service, ServiceState
 from corral.domain.units import HOUR_SECONDS
 from corral.insight.gpu_prices import hourly
 
@@ -36,6 +36,8 @@ class LentByService:
     """Room that the sleeping replicas of one service have lent since it was made.
 
     Args:
+        sleeping: Replicas whose GPUs can be lent now.
+        falling_asleep: Replicas that still finish requests, or release their GPUs.
         asleep_gpu_hours: GPU-hours that its replicas have slept.
         wake_seconds: Longest of the newest wakes, without the time in which other jobs
             stopped; None: no wake.
@@ -46,6 +48,7 @@ class LentByService:
 
     service: Service
     sleeping: int
+    falling_asleep: int
     asleep_gpu_hours: float
     borrowers: tuple[LentToBorrower, ...]
     wakes: int
@@ -71,21 +74,28 @@ def lent_report(
     services: Iterable[Service], tree: QueueTree, now: float
 ) -> list[LentByService]:
     """Return what the services have lent up to `now` (wall clock), with the loans that
-    have not ended. Services that have never slept are left out."""
+    have not ended. Services that have never slept are left out, unless their replicas
+    may sleep later."""
     reports = [_lent_by(service, tree, now) for service in services]
     return [
         report
         for report in reports
-        if report.asleep_gpu_hours or report.sleeping or report.wakes
+        if report.asleep_gpu_hours or report.wakes or _may_sleep(report.service)
     ]
+
+
+def _may_sleep(service: Service) -> bool:
+    return service.state is not ServiceState.STOPPED and service.spec.may_sleep
 
 
 def _lent_by(service: Service, tree: QueueTree, now: float) -> LentByService:
     totals = _totals_now(service, now)
+    sleeps = [row.sleep for row in service.replicas if row.sleep is not None]
     return LentByService(
         service=service,
-        sleeping=sum(
-            row.sleep is not None and row.sleep.is_lending for row in service.replicas
+        sleeping=sum(sleep.is_lending for sleep in sleeps),
+        falling_asleep=sum(
+            sleep.phase is SleepPhase.FALLING_ASLEEP for sleep in sleeps
         ),
         asleep_gpu_hours=totals.asleep_gpu_seconds / HOUR_SECONDS,
         borrowers=tuple(

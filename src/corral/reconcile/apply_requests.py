@@ -14,6 +14,7 @@ from corral.domain.requests import (
     ApplyService,
     Cancel,
     ChangeJobs,
+    ChangeSave,
     CheckNodes,
     CordonSuspects,
     Requeue,
@@ -41,6 +42,7 @@ from corral.reconcile.dependencies import (
 from corral.reconcile.node_removal import remove, take_for_dead
 from corral.reconcile.node_restrictions import cordon_suspects, restrict_by_person
 from corral.reconcile.queue_tree import set_queues
+from corral.reconcile.save_requests import change_save, go_back
 from corral.reconcile.services import apply_service_request
 from corral.schedule.capacity.node_room import mark_of
 
@@ -83,6 +85,8 @@ def _apply_wish(draft: Draft, request: StoredRequest) -> None:
                 _change_job(draft, request, request.asked.of(id))
         case SetJob():
             _set_job(draft, request, request.asked)
+        case ChangeSave():
+            change_save(draft, request, request.asked)
         case SetNode():
             _set_node(draft, request, request.asked)
         case CordonSuspects():
@@ -107,7 +111,9 @@ def _change_job(
             _stop_job(draft, request, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
         case Requeue(job=id):
             _stop_job(draft, request, id, JobEvent.PREEMPTED, StopWhy.REQUEUE)
-        case Resume(job=id):
+        case Resume(job=id, save=save):
+            if save is not None:
+                go_back(draft, request, id, save)
             _resume_job(draft, request, id)
 
 

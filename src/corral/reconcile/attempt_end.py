@@ -1,6 +1,7 @@
 """The end of an attempt after all its ranks have gone: what happens to the job, whether
 the user or the cluster is charged, and the receipt."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -39,6 +40,10 @@ _STOPPED: Final = {
     StopWhy.REQUEUE: JobEvent.STOPPED_PREEMPTED,
     StopWhy.DRAIN: JobEvent.STOPPED_PREEMPTED,
     StopWhy.TIME: JobEvent.STOPPED_TIME,
+}
+_GIVE_UP_CODES: Final[Mapping[FailureKind | None, ReasonCode]] = {
+    FailureKind.HOST_MEMORY: ReasonCode.OUT_OF_MEMORY,
+    FailureKind.STALL: ReasonCode.HANG,
 }
 _RECEIPTS: Final = {
     StopWhy.SUSPEND: ReceiptKind.SUSPENSION,
@@ -197,10 +202,10 @@ def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
     progressed = (attempt.last_step or -1) > job.best_step
     fruitless = 1 if progressed else job.fruitless + 1
     job = replace(_with_best_step(job, attempt), fruitless=fruitless)
-    reason = f"{attempt.culprit}: {attempt.evidence}"
+    is_hang = attempt.failure == FailureKind.STALL  # its evidence names the rank
+    reason = attempt.evidence if is_hang else f"{attempt.culprit}: {attempt.evidence}"
     if job.user_retries >= job.spec.retry.user:
-        is_memory = attempt.failure == FailureKind.HOST_MEMORY
-        code = ReasonCode.OUT_OF_MEMORY if is_memory else ReasonCode.NON_ZERO_EXIT
+        code = _GIVE_UP_CODES.get(attempt.failure, ReasonCode.NON_ZERO_EXIT)
         _give_up(draft, job, attempt, f"{reason}{_all_used(job.spec.retry.user)}", code)
     elif fruitless >= CRASH_LOOP:
         loop = (

@@ -2,6 +2,7 @@
 the cause of an end."""
 
 from dataclasses import replace
+from math import inf
 
 from corral.domain.attempt import Attempt, Exit, Save, SeatState, loss_text
 from corral.domain.cause import Cause
@@ -13,7 +14,7 @@ from corral.domain.image import is_digest
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
-from corral.domain.observed_state import Phase
+from corral.domain.observed_state import Phase, Seen
 from corral.domain.reason_code import ReasonCode
 from corral.domain.trouble_kind import TroubleKind
 from corral.reconcile.attained_service import attempt_seconds, ran_by
@@ -95,7 +96,8 @@ def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> No
 
 def ran_seconds(draft: Draft, attempt: Attempt) -> float:
     """Return for how many seconds the gang has been up, by its nodes' reports, because
-    the head's wall clock may be changed. Nodes whose ranks have ended do not count.
+    the head's wall clock may be changed. Nodes whose ranks have ended count only as
+    long as it is known when these began: they may have been the last ones.
 
     The result is 0 before the first report to this head. For a node without a report,
     the time is taken from the wall clock.
@@ -108,6 +110,7 @@ def ran_seconds(draft: Draft, attempt: Attempt) -> float:
     for node in attempt.nodes:
         attempt_report = seen_at(draft, node, (attempt.job, attempt.number))
         if attempt_report is not None and attempt_report.phase == Phase.ENDED:
+            ran += _since_start(draft, attempt_report)
             continue
         if attempt_report is not None and attempt_report.ran_seconds is not None:
             report_age_seconds = draft.now.serving - draft.facts.nodes[node].heard_at
@@ -117,6 +120,15 @@ def ran_seconds(draft: Draft, attempt: Attempt) -> float:
         reports += attempt_report is not None
     # nodes whose ranks have ended say nothing about those of silent ones
     return min(ran, default=0.0) if reports else 0.0
+
+
+def _since_start(draft: Draft, ended: Seen) -> list[float]:
+    """Return for how many seconds the first rank of a node whose ranks have ended
+    would be up now; nothing if the clocks do not agree."""
+    ended_at = max((exit.at for _, exit in ended.exits), default=inf)
+    if ended.ran_seconds is None or ended_at > draft.now.wall:
+        return []
+    return [ended.ran_seconds + draft.now.wall - ended_at]
 
 
 def _update_live_job(
@@ -379,13 +391,16 @@ def blame(
     failure: FailureKind = FailureKind.UNKNOWN,
     at: float | None = None,
     exit_code: int | None = None,
+    place: str = "",
 ) -> None:
     """Record the cause of the attempt's end, unless a recorded cause already explains
     it. A lost node explains failed ranks, and never the reverse. Of two failed ranks,
-    the earlier explains the later."""
+    the earlier explains the later. A hang explains all ends of ranks, whatever the
+    clocks of their nodes show. `place`: the place in the program to blame."""
     current = draft.attempt(attempt.job) or attempt
     at = draft.now.wall if at is None else at
-    if current.cause == Cause.INFRA and (cause != Cause.INFRA or exit_code is not None):
+    is_explained = current.cause == Cause.INFRA or current.failure == FailureKind.STALL
+    if is_explained and (cause != Cause.INFRA or exit_code is not None):
         return
     same_kind = current.cause == cause
     if same_kind and current.ended_at is not None and current.ended_at <= at:
@@ -399,7 +414,7 @@ def blame(
             failed_on=node,
             failure=failure,
             quote="",
-            failed_at="",
+            failed_at=place,
             next_step=None,
             ended_at=at,
             exit_code=exit_code,
@@ -420,6 +435,7 @@ def _take_saves(
     quarantined_keys = {
         (s.attempt, s.step) for s in draft.saves if s.job == job.id and s.quarantined
     }
+    retired_keys = draft.retired_of(job.id)
     for save in (
         stored_save
         for seat_report in parts
@@ -427,18 +443,25 @@ def _take_saves(
         for stored_save in seat_report.seen.saves
     ):
         key = (save.attempt, save.step)
-        if key in quarantined_keys:
+        if key in quarantined_keys or key in retired_keys:
             continue
         if save.quarantined and key in saves_by_attempt:
             _quarantine(draft, job, saves_by_attempt[key], save.quarantined)
             quarantined_keys.add(key)
+        elif save.verified_at is not None:
+            stored = saves_by_attempt.get(key)
+            if stored is not None and stored.verified_at is None:
+                saves_by_attempt[key] = replace(stored, verified_at=save.verified_at)
+                draft.saves.append(saves_by_attempt[key])
         elif (
             not save.quarantined
             and key not in saves_by_attempt
             and save.attempt == attempt.number
         ):
-            draft.saves.append(save)
-            saves_by_attempt[key] = save
+            # users alone pin and remove saves
+            new_save = replace(save, pinned=False, retired=None)
+            draft.saves.append(new_save)
+            saves_by_attempt[key] = new_save
             text = f"{job.spec.name}: checkpoint of step {save.step} committed"
             draft.tell(EventKind.CHECKPOINT, text, job=job.id, attempt=save.attempt)
 

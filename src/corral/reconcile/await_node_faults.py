@@ -30,6 +30,7 @@ OPEN: Final = frozenset(
         FailureKind.GPU_MISSING,
         FailureKind.PEER,
         FailureKind.HANG,
+        FailureKind.STALL,
         FailureKind.RENDEZVOUS,
         FailureKind.NETWORK,
         FailureKind.SERVICE_TIMEOUT,

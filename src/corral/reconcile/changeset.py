@@ -19,6 +19,7 @@ from corral.domain.ids import (
 )
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState
+from corral.domain.keep_rule import SaveKey, save_key
 from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
 from corral.domain.node_signal import Signal
@@ -218,8 +219,18 @@ class Draft:
         for save in self.saves:
             if save.job == id:
                 saves_by_attempt[save.attempt, save.step] = save
-        good = (save for save in saves_by_attempt.values() if not save.quarantined)
+        good = (save for save in saves_by_attempt.values() if save.is_usable)
         return tuple(sorted(good, key=lambda save: (save.step, save.attempt)))
+
+    def retired_of(self, id: JobId) -> frozenset[SaveKey]:
+        """Return the saves of the job that are not used any more though they verify,
+        including those of this draft."""
+        drafted = {
+            save_key(save)
+            for save in self.saves
+            if save.job == id and save.retired is not None
+        }
+        return self.world.retired.get(id, frozenset()) | drafted
 
     def mark(self, id: JobId) -> Mark:
         attempt = self.attempt(id)

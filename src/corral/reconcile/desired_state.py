@@ -2,6 +2,7 @@
 attempts to stop."""
 
 from collections.abc import Iterable, Set
+from dataclasses import replace
 from typing import Final
 
 from corral.domain.active_checks import CheckUp
@@ -17,8 +18,10 @@ from corral.domain.desired_state import (
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job, JobSpec, Per
 from corral.domain.job_states import JobState, StopWhy
+from corral.domain.keep_rule import SaveKey, save_key
+from corral.domain.kept_checkpoints import kept_saves, rule_of
 from corral.domain.observed_state import AttemptKey, NodeFacts, Seen
-from corral.domain.service import finish_seconds, replica_key
+from corral.domain.replica_jobs import finish_seconds, replica_key
 from corral.domain.world import World
 
 FAILED_GRACE_SECONDS: Final = 1.0  # what is left of a failed gang has nothing to save
@@ -35,7 +38,6 @@ def wanted_of(
     run: list[Launch] = []
     notices: list[TimeWarning] = []
     stop: dict[AttemptKey, Stop] = {}
-    committed: list[tuple[AttemptKey, tuple[int, ...]]] = []
     attempt_keys = {(allocation.job, allocation.attempt) for allocation in held}
     for allocation in held:
         key = (allocation.job, allocation.attempt)
@@ -55,11 +57,6 @@ def wanted_of(
                 notices.append(_time_warning(job, key))
         else:
             stop[key] = _stop_order(job, key)
-        steps = tuple(
-            s.step for s in world.saves.get(key[0], ()) if s.attempt == key[1]
-        )
-        if steps:
-            committed.append((key, steps))
     settled: list[AttemptKey] = []
     for attempt_report in heard.seen if heard is not None else ():
         is_over = attempt_report.phase.is_over
@@ -79,11 +76,37 @@ def wanted_of(
         run=tuple(run),
         stop=tuple(stop.values()),
         settled=tuple(settled),
-        committed=tuple(committed),
+        committed=_recorded_steps(world, attempt_keys),
+        pinned=_pinned_saves(world, attempt_keys),
         notices=tuple(notices),
         checkup=_current_checkup(world, node, attempt_keys),
         asleep=_asleep(world, run),
     )
+
+
+def _recorded_steps(
+    world: World, keys: Set[AttemptKey]
+) -> tuple[tuple[AttemptKey, tuple[int, ...]], ...]:
+    """Return the steps of the recorded saves of each attempt that has any."""
+    recorded: list[tuple[AttemptKey, tuple[int, ...]]] = []
+    for job, number in sorted(keys):
+        saves = (*map(save_key, world.saves.get(job, ())), *world.retired.get(job, ()))
+        steps = sorted(step for attempt, step in saves if attempt == number)
+        if steps:
+            recorded.append(((job, number), tuple(steps)))
+    return tuple(recorded)
+
+
+def _pinned_saves(
+    world: World, keys: Set[AttemptKey]
+) -> tuple[tuple[AttemptKey, tuple[SaveKey, ...]], ...]:
+    """Return the pinned saves of the job of each attempt, if it has any."""
+    pinned: list[tuple[AttemptKey, tuple[SaveKey, ...]]] = []
+    for key in sorted(keys):
+        pins = [save_key(save) for save in world.saves.get(key[0], ()) if save.pinned]
+        if pins:
+            pinned.append((key, tuple(pins)))
+    return tuple(pinned)
 
 
 def _asleep(world: World, run: Iterable[Launch]) -> tuple[AttemptKey, ...]:
@@ -231,11 +254,15 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
     addresses = tuple(_node_address(world, id) for id in attempt.nodes)
     begin = attempt.resume_step if attempt.resume_step is not None else -1
     saves = [s for s in world.saves.get(job.id, ()) if s.step <= begin]
-    older = [save for save in saves if save.attempt < attempt.number]
-    kept_saves = (
-        older[-spec.checkpoint.keep :] if spec.checkpoint else older
-    )  # others are pruned by now
-    kept_saves = [*_origin_of(spec), *kept_saves]
+    # without what changes while the attempt runs; others are pruned by now
+    older = [
+        replace(save, pinned=False, verified_at=None)
+        for save in saves
+        if save.attempt < attempt.number
+    ]
+    resumable = kept_saves(older, rule_of(spec.checkpoint))
+    by_step = sorted(resumable, key=lambda save: (save.step, save.attempt))
+    candidates = [*_origin_of(spec), *by_step]
     return Launch(
         key=(job.id, attempt.number),
         job_name=spec.name,
@@ -257,7 +284,7 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         # a replica is numbered like a job of an array, but is not one for its program
         array_index=spec.array_index if spec.replica is None else None,
         checkpoint=spec.checkpoint,
-        resume=tuple(reversed(kept_saves)),
+        resume=tuple(reversed(candidates)),
         grace_seconds=spec.grace_seconds,
         node_mtbf_seconds=attempt.node_mtbf_seconds,
         self_stop_seconds=spec.self_stop_seconds,
@@ -265,6 +292,7 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         image=spec.image,
         ray=spec.ray,
         watch=spec.watch and spec.replica is None,
+        hang=spec.hang_rule if spec.hang_rule.is_on else None,
         model=spec.model,
         replica=_replica_launch(job, attempt),
     )
@@ -284,7 +312,11 @@ def _replica_launch(job: Job, attempt: Attempt) -> ReplicaLaunch | None:
         key=replica_key(role, job.id, attempt.number),
         port=attempt.replica_port,
         kv_ports=attempt.kv_ports,
+        role=role.role,
+        transfer_port=attempt.transfer_port,
         sleep=role.sleep,
+        model_check=role.model_check,
+        adapters=role.adapters,
     )
 
 

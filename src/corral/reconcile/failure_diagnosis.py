@@ -48,10 +48,12 @@ def diagnosed(
 ) -> Attempt:
     """Return the attempt with the class, culprit and evidence of its failure, if a
     failed rank is its culprit. `seen`: the reports by node. The cluster is charged for
-    a fault of a machine, whatever exit code a program had."""
-    if not is_rank(attempt.culprit) or attempt.cause not in (
-        Cause.USER,
-        Cause.INFRA,
+    a fault of a machine, whatever exit code a program had. The ranks of a hung attempt
+    were stopped, and their output is not the cause."""
+    if (
+        not is_rank(attempt.culprit)
+        or attempt.cause not in (Cause.USER, Cause.INFRA)
+        or attempt.failure == FailureKind.STALL
     ):
         return attempt
     rank_ends = tuple(_rank_ends(attempt, spec, seen))

@@ -34,6 +34,7 @@ from corral.reconcile.preemption.reservations import (
     take_in,
 )
 from corral.reconcile.promises import promise_reasons, promised_of, take_promises
+from corral.reconcile.replica_domains import domain_constraint, preferred_domain
 from corral.reconcile.replica_ports import reserve_replica_ports
 from corral.reconcile.sleeping_room import lent_seats
 from corral.reconcile.stop_time import stop_seconds
@@ -179,7 +180,7 @@ def waiting_of(
         array_limit=job.spec.array_limit,
         queue=job.spec.queue,
         user=job.owner,
-        place=_place_of(job, nodes),
+        place=_place_of(draft, job, nodes),
         kin=job.spec.kin,
         avoid=job.failed_on,
         likes=_preferred_nodes(draft, job, quick_nodes),
@@ -195,15 +196,13 @@ def waiting_of(
     )
 
 
-def _place_of(job: Job, nodes: OfNodes) -> PlaceRule:
+def _place_of(draft: Draft, job: Job, nodes: OfNodes) -> PlaceRule:
     """Return the job's placement rule, with a constraint that excludes nodes which
-    refuse its owner."""
-    refused, rule = nodes.refused.get(job.owner), job.spec.place
-    return (
-        rule
-        if refused is None
-        else replace(rule, constraints=(*rule.constraints, refused))
-    )
+    refuse its owner, and one that keeps a replica near to others of its service."""
+    rule = job.spec.place
+    further = (nodes.refused.get(job.owner), domain_constraint(draft, job))
+    added = tuple(constraint for constraint in further if constraint is not None)
+    return replace(rule, constraints=(*rule.constraints, *added)) if added else rule
 
 
 def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
@@ -260,12 +259,17 @@ def _preferred_nodes(
     draft: Draft, job: Job, quick_nodes: QuickNodes | None
 ) -> frozenset[NodeId]:
     """Return the nodes that are preferred among equals: those where the job ran last,
-    else those on which its model is there first."""
+    else those near to the replicas of its revision, else those on which its model is
+    there first."""
     last_nodes = _nodes_of_last(draft, job)
-    if last_nodes or job.spec.model is None:
+    if last_nodes:
         return last_nodes
+    near = preferred_domain(draft, job) - set(job.failed_on)
+    if job.spec.model is None:
+        return near
     quick = QuickNodes(draft) if quick_nodes is None else quick_nodes
-    return quick[job.spec.model] - set(job.failed_on)
+    loaded = quick[job.spec.model] - set(job.failed_on)
+    return near & loaded or near or loaded
 
 
 def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:

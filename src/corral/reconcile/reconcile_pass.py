@@ -29,6 +29,7 @@ from corral.reconcile.cache.pass_cache import Memo
 from corral.reconcile.changeset import Draft, Now
 from corral.reconcile.dependencies import end_if_too_late, release
 from corral.reconcile.failure_counts import find_lemons
+from corral.reconcile.hangs import see_hang
 from corral.reconcile.idle_jobs import see_idle
 from corral.reconcile.invariants import check
 from corral.reconcile.job_retention import forget
@@ -197,6 +198,7 @@ def _one_job(draft: Draft, job: Job) -> None:
     if not job.state.is_on_nodes:
         return
     see_attempt(draft, job)
+    see_hang(draft, draft.job(job.id) or job)
     job = draft.job(job.id) or job
     _apply_time_limit(draft, job)
     job = draft.job(job.id) or job

@@ -11,6 +11,7 @@ from corral.domain.attempt import Allocation, Attempt
 from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
+from corral.domain.replica_jobs import finish_seconds
 from corral.domain.run_history import (
     ChangeSuggestion,
     Question,
@@ -20,7 +21,6 @@ from corral.domain.run_history import (
     TimeSpan,
     stem_of,
 )
-from corral.domain.service import finish_seconds
 from corral.reconcile.attained_service import ended_before, live_of, restart_seconds
 from corral.reconcile.cache.capacity import suspicion_of
 from corral.reconcile.cache.waiting_jobs import OfNodes

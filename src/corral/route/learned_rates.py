@@ -12,7 +12,7 @@ USUAL_PREFILL_TOKENS: Final = 1000.0
 USUAL_RUNNING: Final = 8.0
 
 
-class _Line:
+class LearnedLine:
     """Line `base + slope x amount`, fitted to recent observations of seconds.
 
     Errors count relative to the amount, so that long requests do not decide alone; the
@@ -101,10 +101,10 @@ class LearnedRates:
                 "rates must be positive: "
                 f"{prefill_tokens_per_second}, {itl_seconds}, {itl_slope_seconds}"
             )
-        self._first_token = _Line(
+        self._first_token = LearnedLine(
             0.0, 1.0 / prefill_tokens_per_second, USUAL_PREFILL_TOKENS
         )
-        self._itl = _Line(itl_seconds, itl_slope_seconds, USUAL_RUNNING)
+        self._itl = LearnedLine(itl_seconds, itl_slope_seconds, USUAL_RUNNING)
 
     @property
     def seconds_per_token(self) -> float:

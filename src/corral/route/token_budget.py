@@ -39,7 +39,12 @@ class TokenBudget:
     @property
     def left(self) -> float:
         """Tokens that may still be reserved."""
-        return self._part - (self.finished - self._base) - self._reserved
+        return self._part - self.unseen
+
+    @property
+    def unseen(self) -> int:
+        """Tokens that were used or reserved since the head made the part."""
+        return self.finished - self._base + self._reserved
 
     def has_room(self, tokens: int) -> bool:
         """Return whether this number of tokens may be reserved."""

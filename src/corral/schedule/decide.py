@@ -243,9 +243,9 @@ def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
     ):
         return state.promising.has_passed_on(gang)
     if can and previous_promise is not None:
-        for _ in state.promising.in_places_of_later(gang, previous_promise):
-            if _place_gang(state, gang, shapes, near=any(near)):
-                return None
+        places = state.promising.in_places_of_later(gang, previous_promise)
+        if any(_place_gang(state, gang, shapes, near=any(near)) for _ in places):
+            return None
     if any(near) and (
         reason := state.nearness.why(gang, shapes, state.open, state.promising.lets)
     ):
@@ -265,6 +265,11 @@ def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
         return promised(promise)
     if not shapes:
         return state.limits.reason(gang)
+    return _explain(state, gang, likeness)
+
+
+def _explain(state: _Pass, gang: Waiting, likeness: tuple[object, ...]) -> Reason:
+    """Return why the gang finds no room. Like ones have the same reason."""
     if likeness in state.refused:
         return state.refused[likeness]
     if gang.job in state.beside:

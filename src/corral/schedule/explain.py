@@ -10,6 +10,7 @@ from corral.domain.placement_constraints import (
     AccountConstraint,
     Level,
     Mode,
+    NearConstraint,
     PlaceRule,
 )
 from corral.domain.queue_policy import Policy
@@ -28,6 +29,7 @@ MOST_NAMED: Final = 2  # of the jobs for which GPUs are kept
 UNTOLD: Final = Reason(
     code=ReasonCode.RESOURCES, sentence="no nodes have room for the job now"
 )
+_ANYWHERE: Final = "write: topology: {mode: prefer}, to use other nodes, too"
 DOMAINS: Final = {Level.NVLINK: "NVLink domain", Level.RACK: "rack", Level.POD: "pod"}
 
 
@@ -308,7 +310,7 @@ def _resources(
         sentence += f"; nodes are being kept for {behind}, which has waited longest"
     fewer: tuple[str, ...] = ()
     if gang.place.constraints and fleet.holding(shape.resources) > fitting:
-        fewer = (f"remove {_constraints_text(gang.place)} to use more nodes",)
+        fewer = (_with_more_nodes(gang.place),)
     if now < shape.nodes and idle and gang.holds_seconds is None:
         fewer += ("set max_duration: a job that ends in time may use kept GPUs",)
     return Reason(
@@ -414,6 +416,9 @@ def _about_labels(rule: PlaceRule, fleet: NodeTypes) -> tuple[str, ...]:
         if isinstance(constraint, AccountConstraint):
             label_texts.append(constraint.why)
             continue
+        if isinstance(constraint, NearConstraint):
+            label_texts.append(_ANYWHERE)
+            continue
         values = fleet.values_of(constraint.label)
         if values:
             label_texts.append(
@@ -427,6 +432,13 @@ def _about_labels(rule: PlaceRule, fleet: NodeTypes) -> tuple[str, ...]:
                 f"{constraint.label}={constraint.values[0]}"
             )
     return tuple(label_texts)
+
+
+def _with_more_nodes(rule: PlaceRule) -> str:
+    """Return which change of the placement rule would allow more nodes."""
+    if any(isinstance(constraint, NearConstraint) for constraint in rule.constraints):
+        return _ANYWHERE
+    return f"remove {_constraints_text(rule)} to use more nodes"
 
 
 def _constraints_text(rule: PlaceRule) -> str:

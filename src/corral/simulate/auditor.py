@@ -17,6 +17,7 @@ from corral.domain.world import Changes
 from corral.simulate.oracles.allocations import Seating
 from corral.simulate.oracles.attempt_start import Starting
 from corral.simulate.oracles.failure_blame import FailureBlameOracle
+from corral.simulate.oracles.hangs import HangOracle
 from corral.simulate.oracles.job_requests import JobRequestsOracle
 from corral.simulate.oracles.ledger import LedgerCheck
 from corral.simulate.oracles.lending import LendingOracle
@@ -48,6 +49,7 @@ class Auditor:
         self._cancelled: set[JobId] = set()
         self._keys: dict[str, tuple[JobId, ...]] = {}
         self._blame = FailureBlameOracle(books)
+        self._hangs = HangOracle(books)
         self._seating = Seating(books)
         self._starting = Starting(books)
         self._job_requests = JobRequestsOracle(books)
@@ -130,6 +132,7 @@ class Auditor:
         self._take_in(changes)
         self.services.check(changes, decided_at, wall)
         self._blame.check(changes)
+        self._hangs.check(changes, decided_at)
         self._seating.check_capacity(changes)
         self.forgetting.check(changes)
         self.ledger.check(changes)

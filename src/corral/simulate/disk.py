@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from corral.domain.attempt import Exit, Save
 from corral.domain.desired_state import Launch, Stop, Version
+from corral.domain.hang import NodeHang
 from corral.domain.ids import BootId, ClusterId
 from corral.domain.node_signal import Signal
 from corral.domain.observed_state import AttemptKey, Phase, Progress, Seen
@@ -27,6 +28,7 @@ class SimulatedJournal:
     saves: dict[tuple[int, int], Save] = field(default_factory=dict)
     kept: set[int] = field(default_factory=set)  # steps that the head has recorded
     progress: Progress | None = None
+    hang: NodeHang | None = None
     stopping: Stop | None = None
     refused: str = ""
     refused_is_infra: bool = True
@@ -67,6 +69,7 @@ class SimulatedJournal:
                 if save.quarantined or save.step not in self.kept
             ),
             trouble=trouble,
+            hang=self.hang if self._journal_phase(boot) is Phase.UP else None,
         )
 
     @property

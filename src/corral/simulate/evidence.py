@@ -19,12 +19,25 @@ class Alive:
 
 
 @dataclass(slots=True)
+class TrueHang:
+    """A hang of an attempt as it really is: its stuck rank and the step after which it
+    stands still. `ended_at`: when it made a step again; None: it has not."""
+
+    began_at: float
+    step: int
+    rank: int
+    node: NodeId
+    is_machines: bool
+    ended_at: float | None = None
+
+
+@dataclass(slots=True)
 class Evidence:
     """Record of what really happened on the nodes, for the checks. Times are virtual
     seconds.
 
     `own`: failures that a rank of an attempt caused itself; `hurt`: faults from outside
-    that hit an attempt.
+    that hit an attempt; `hangs`: its hangs, in order.
     """
 
     alive: dict[JobId, dict[tuple[int, NodeId], Alive]] = field(
@@ -50,6 +63,9 @@ class Evidence:
     without_power: dict[NodeId, list[list[float]]] = field(
         default_factory=lambda: defaultdict(list)
     )  # from, until
+    hangs: dict[AttemptKey, list[TrueHang]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     # what broke its GPU under it
     faulty: dict[AttemptKey, str] = field(default_factory=dict)
     # until when, newest

@@ -10,6 +10,13 @@ from corral.domain.desired_state import Launch, Stop, TimeWarning
 from corral.domain.ids import NodeId
 from corral.domain.observed_state import AttemptKey, Progress
 from corral.simulate.disk import SELF_STOP, SimulatedJournal
+from corral.simulate.evidence import TrueHang
+from corral.simulate.hang_behaviour import (
+    LASTS_SECONDS,
+    LOOK_SECONDS,
+    HangBehaviour,
+    report_of,
+)
 from corral.simulate.machine import SimulatedMachine
 from corral.simulate.world import Stage
 
@@ -172,6 +179,8 @@ class SimulatedGang:
         self.nodes = len(launch.nodes)
         self.resume = launch.resume
         self.life = stage.lives[launch.job_name]
+        watched = launch.hang is not None
+        self.hang_behaviour = stage.hangs.get(launch.job_name) if watched else None
         self.parts: list[NodeAttempt] = []
         self.broken = False
         self.first_step = self.step = 0
@@ -217,7 +226,9 @@ class SimulatedGang:
             for gang_member in self.parts
         ):
             self._step()
-        if not self.broken:
+        if self.hang_behaviour is not None and self._hangs_now():
+            self._hang(self.hang_behaviour)
+        elif not self.broken:
             self._stage.loop.later(self.life.step_seconds, self._run_next_step)
 
     def _step(self) -> None:
@@ -252,6 +263,56 @@ class SimulatedGang:
             return False
         self._stage.failed[self.key[0]] += 1
         return True
+
+    def _hangs_now(self) -> bool:
+        """Return whether the gang hangs after the step that it has made. An attempt
+        hangs once."""
+        behaviour = self.hang_behaviour
+        if behaviour is None:
+            return False
+        return (
+            not self.broken
+            and self.key not in self._stage.evidence.hangs
+            and self._stage.hung[self.key[0]] < behaviour.hangs
+            and self.step - self.first_step == behaviour.after_steps
+        )
+
+    def _hang(self, behaviour: HangBehaviour) -> None:
+        """Let one rank stand still, for which the others wait. Each node reports that
+        after its bound and two looks."""
+        stage = self._stage
+        stage.hung[self.key[0]] += 1
+        stuck_part = self.parts[stage.chance.randrange(len(self.parts))]
+        hang = TrueHang(
+            began_at=stage.now(),
+            step=self.step,
+            rank=min(stuck_part.ranks),
+            node=stuck_part.machine.id,
+            is_machines=behaviour.is_machines,
+        )
+        stage.evidence.hangs[self.key].append(hang)
+        stage.tell(f"{_format_attempt_key(self.key)} hangs: {hang}")
+        for part in self.parts:
+            part.machine.hardware.after(
+                behaviour.bound_seconds + LOOK_SECONDS, self._report_hang, part, hang
+            )
+        if behaviour.ends_by_itself:
+            stage.loop.later(LASTS_SECONDS, self._end_hang, hang)
+
+    def _report_hang(self, part: NodeAttempt, hang: TrueHang) -> None:
+        assert self.hang_behaviour is not None
+        if hang.ended_at is None and part.ranks:
+            seconds = self._stage.now() - hang.began_at
+            part.journal.hang = report_of(
+                part.ranks, hang.rank, hang.step, self.hang_behaviour, seconds
+            )
+            part.machine.changed()
+
+    def _end_hang(self, hang: TrueHang) -> None:
+        hang.ended_at = self._stage.now()
+        for part in self.parts:
+            part.journal.hang = None
+        self._run_next_step()
 
     def _finish_training(self) -> None:
         self.broken = True  # no further step

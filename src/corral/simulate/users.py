@@ -25,6 +25,7 @@ from corral.domain.requests import Asked, Cancel, Resume, SetNode, SetQueues, Su
 from corral.domain.resources import Resources
 from corral.domain.time_point import EndWarning
 from corral.simulate.auditor import Auditor
+from corral.simulate.hang_behaviour import draw_hang_rule, draw_hangs
 from corral.simulate.head import SimulatedHead
 from corral.simulate.heads import SimulatedHeads
 from corral.simulate.job_requests import draw_requests
@@ -69,6 +70,7 @@ class SimulatedUsers:
         # whether queues go by limits, or by service
         self._promises = self._lines.random() > 0.8
         self._moves = stage.stream("relocation")
+        self._hangs = stage.stream("hangs")
         self._rule: RelocationRule | None = None
         self._queues: tuple[Queue, ...] = ()
         self.acknowledged: dict[str, tuple[JobId, ...]] = {}
@@ -123,6 +125,8 @@ class SimulatedUsers:
             spec = replace(
                 spec, warn=EndWarning()
             )  # it would be refused: there is no end to warn before
+        if self._stage.has_hangs:
+            spec = replace(spec, hang=draw_hang_rule(self._hangs))
         if self.chance.random() < 0.12:
             limit = self.chance.choice([None, 1, 2])
             count = self.chance.randint(2, 4)
@@ -136,6 +140,10 @@ class SimulatedUsers:
             self._stage.lives[job_spec.name] = (
                 life if self._rule is None else longer(life)
             )
+            if self._stage.has_hangs and job_spec.hang_rule.is_on:
+                self._stage.hangs[job_spec.name] = draw_hangs(
+                    self._hangs, job_spec.hang_rule
+                )
         self.submit(specs, name)
 
     def _draw_spec(self, name: str) -> JobSpec:

@@ -11,6 +11,7 @@ from corral.domain.retention import Retention
 from corral.simulate.clock import SimulatedClock
 from corral.simulate.engine_sleep import SimulatedEngines
 from corral.simulate.evidence import Evidence
+from corral.simulate.hang_behaviour import HangBehaviour
 from corral.simulate.network import SimulatedNetwork
 from corral.simulate.rank_behaviour import RankBehaviour
 from corral.simulate.replica_behaviour import ProbeBehaviour
@@ -19,6 +20,8 @@ from corral.simulate.virtual_loop import VirtualLoop
 KEPT_LINES = 60
 # Worlds from this seed on have services; below it, seeds mean what they always meant.
 FIRST_WITH_SERVICES = 1_000_000
+# Worlds from this seed on have jobs that hang, and no services.
+FIRST_WITH_HANGS = 2_000_000
 ALWAYS_SECONDS = 1e9  # longer than any world: no job gets too old
 
 
@@ -38,16 +41,19 @@ class Stage:
         self.network = SimulatedNetwork(self.loop, self.stream("network"))
         self.evidence = Evidence()
         self.lives: dict[str, RankBehaviour] = {}  # by the job's name
+        self.hangs: dict[str, HangBehaviour] = {}  # by the job's name
         self.probes: dict[str, ProbeBehaviour] = {}  # of replicas, by the job's name
         self.engines = SimulatedEngines(self.stream, self.loop.later, self.tell)
         # how often each has, by itself
         self.failed: dict[JobId, int] = defaultdict(int)
+        self.hung: dict[JobId, int] = defaultdict(int)  # in how many attempts
         self.chance = self.stream("scene")
         self.gpus = self.chance.choice([1, 2, 2, 4, 8])  # of each node
         self.shares = self.chance.random() < 0.4
         self.has_requests = self.stream("wishful").random() < 0.5
         self.retention = draw_retention(self.stream("retention"))
-        self.has_services = seed >= FIRST_WITH_SERVICES
+        self.has_hangs = seed >= FIRST_WITH_HANGS
+        self.has_services = FIRST_WITH_SERVICES <= seed < FIRST_WITH_HANGS
         # whether replicas sleep, and the demand on them often changes
         self.has_sleepers = self.has_services and self.stream("sleeps").random() < 0.5
 

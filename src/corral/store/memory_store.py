@@ -23,6 +23,7 @@ from corral.domain.ids import (
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.job_summary import ListedJob, listed
+from corral.domain.keep_rule import save_key
 from corral.domain.leader_election import HeadSeen, Leader
 from corral.domain.ledger import UsageRecord
 from corral.domain.node import Node
@@ -195,11 +196,16 @@ class MemoryStore(MemoryUses):
         attempts = self._attempts.get(job.id)
         if attempts:
             world.attempts[job.id] = attempts[max(attempts)]
-        resumable = tuple(
-            save for save in self._saves_of(job.id) if not save.quarantined
-        )
+        resumable = tuple(save for save in self._saves_of(job.id) if save.is_usable)
         if resumable:
             world.saves[job.id] = resumable
+        retired = frozenset(
+            save_key(save)
+            for save in self._saves_of(job.id)
+            if save.retired is not None
+        )
+        if retired:
+            world.retired[job.id] = retired
 
     async def add_request(
         self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD

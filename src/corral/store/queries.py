@@ -25,6 +25,7 @@ from corral.domain.ids import ClusterId, JobId, NodeId, Sequence, UserName, sequ
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.job_summary import ListedJob
+from corral.domain.keep_rule import SaveKey, save_key
 from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.relocation import of_last_day
 from corral.domain.requests import StoredRequest
@@ -156,7 +157,7 @@ def world(connection: Connection) -> World:
         )
     tries = _read_rows(connection, _newest_attempts(), row_codec.ATTEMPT)
     world_now.attempts = {attempt.job: attempt for attempt in tries}
-    world_now.saves = _resumable(connection)
+    world_now.saves, world_now.retired = _saves_of_unfinished(connection)
     held_rows = select(allocations.c.record, allocations.c.crc).where(
         allocations.c.state != "RELEASED"
     )
@@ -235,7 +236,10 @@ def _newest_attempts() -> Select[Any]:
     )
 
 
-def _resumable(connection: Connection) -> dict[JobId, tuple[Save, ...]]:
+def _saves_of_unfinished(
+    connection: Connection,
+) -> tuple[dict[JobId, tuple[Save, ...]], dict[JobId, frozenset[SaveKey]]]:
+    """Return the resumable saves and the retired ones, of the unfinished jobs."""
     query = (
         select(saves.c.record, saves.c.crc)
         .select_from(jobs.join(saves, saves.c.job == jobs.c.id))
@@ -243,10 +247,14 @@ def _resumable(connection: Connection) -> dict[JobId, tuple[Save, ...]]:
         .order_by(*_OLDEST_FIRST, saves.c.step, saves.c.attempt)
     )
     saves_by_job: dict[JobId, list[Save]] = {}
+    retired: dict[JobId, frozenset[SaveKey]] = {}
     for save in _read_rows(connection, query, row_codec.SAVE):
-        if not save.quarantined:
+        if save.is_usable:
             saves_by_job.setdefault(save.job, []).append(save)
-    return {job: tuple(of_job) for job, of_job in saves_by_job.items()}
+        elif save.retired is not None:
+            retired[save.job] = retired.get(save.job, frozenset()) | {save_key(save)}
+    resumable = {job: tuple(of_job) for job, of_job in saves_by_job.items()}
+    return resumable, retired
 
 
 def requests_after(connection: Connection, after: int) -> list[StoredRequest]:

@@ -24,6 +24,7 @@ from corral.domain.requests import (
     Asked,
     Cancel,
     ChangeJobs,
+    ChangeSave,
     CheckNodes,
     CordonSuspects,
     Requeue,
@@ -138,6 +139,7 @@ Recorded = (
     | Requeue
     | ChangeJobs
     | SetJob
+    | ChangeSave
     | SetNode
     | CordonSuspects
     | CheckNodes
@@ -159,6 +161,7 @@ _ASKED: Final = {
     "requeue": Codec("requeue", Requeue),
     "change_jobs": Codec("change_jobs", ChangeJobs),
     "set_job": Codec("set_job", SetJob),
+    "change_save": Codec("change_save", ChangeSave),
     "set_node": Codec("set_node", SetNode),
     "cordon_suspects": Codec("cordon_suspects", CordonSuspects),
     "check_nodes": Codec("check_nodes", CheckNodes),
@@ -177,6 +180,7 @@ _KINDS: Final[dict[type[Recorded], str]] = {
     Requeue: "requeue",
     ChangeJobs: "change_jobs",
     SetJob: "set_job",
+    ChangeSave: "change_save",
     SetNode: "set_node",
     CordonSuspects: "cordon_suspects",
     CheckNodes: "check_nodes",

@@ -1,17 +1,19 @@
 """Rules for users, tokens and the audit log that apply to every store."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from corral.domain.errors import Conflict, TokenRevoked
 from corral.domain.ids import TokenId, UserName, job_id
+from corral.domain.job import JobSpec
 from corral.domain.pilot import is_part
 from corral.domain.placement_constraints import label_text
 from corral.domain.requests import (
     ApplyService,
     Cancel,
     ChangeJobs,
+    ChangeSave,
     CheckNodes,
     CordonSuspects,
     Requeue,
@@ -224,27 +226,22 @@ def _describe_request(request: StoredRequest) -> tuple[str, str, str]:
     """Return (action, object, detail) of a request."""
     match request.asked:
         case Submit(specs=specs):
-            names = list(dict.fromkeys(spec.name for spec in specs))
-            more_text = (
-                f" and {len(names) - NAMES_SHOWN} more"
-                if len(names) > NAMES_SHOWN
-                else ""
-            )
-            jobs = f" ({len(specs)} jobs)" if len(specs) > 1 else ""
-            names_text = f"{', '.join(names[:NAMES_SHOWN])}{more_text}{jobs}"
-            return "job.submit", job_id(request.sequence), names_text
+            return "job.submit", job_id(request.sequence), _names_text(specs)
         case Cancel(job=job):
             return "job.cancel", job, ""
         case Suspend(job=job):
             return "job.suspend", job, ""
-        case Resume(job=job):
-            return "job.resume", job, ""
+        case Resume(job=job, save=save):
+            return "job.resume", job, "" if save is None else f"from step {save[1]}"
         case Requeue(job=job):
             return "job.requeue", job, ""
         case ChangeJobs(jobs=changed, to=to):
             return f"job.{to}", ids_text(changed), f"{len(changed):,} jobs"
         case SetJob(job=job):
             return "job.set", job, str(request.asked)
+        case ChangeSave(save=changed_save, to=to):
+            step_text = f"step {changed_save.step}"
+            return f"checkpoint.{to}", changed_save.job, step_text
         case SetNode(node=node, to=to):
             return f"node.{to}", node, ""
         case CordonSuspects():
@@ -279,6 +276,15 @@ def _describe_request(request: StoredRequest) -> tuple[str, str, str]:
                 f"{', '.join(shown_names)}{more_text}",
                 _describe_queue_changes(request.asked),
             )
+
+
+def _names_text(specs: Sequence[JobSpec]) -> str:
+    """Return the names of a submission's jobs. For example: train (8 jobs)."""
+    names = list(dict.fromkeys(spec.name for spec in specs))
+    hidden_count = len(names) - NAMES_SHOWN
+    more_text = f" and {hidden_count} more" if hidden_count > 0 else ""
+    jobs = f" ({len(specs)} jobs)" if len(specs) > 1 else ""
+    return f"{', '.join(names[:NAMES_SHOWN])}{more_text}{jobs}"
 
 
 def _describe_queue_changes(asked: SetQueues) -> str:

@@ -23,20 +23,20 @@ if find_spec("torch") is None:
     )
 
 if TYPE_CHECKING:
+    from corral.train.data.sampler import Sampler
     from corral.train.run import Run, start
-    from corral.train.sampler import Sampler
-    from corral.train.storage import SaveReader
-    from corral.train.training_state import TrainingState
+    from corral.train.save.storage import SaveReader
+    from corral.train.save.training_state import TrainingState
 
 __all__ = ["SaveReader", "Run", "Sampler", "TrainingState", "start"]
 
 # Loaded when first used: the file-handling half of this room runs without paying for
 # torch.
 _HOMES: Final = {
-    "SaveReader": "corral.train.storage",
+    "SaveReader": "corral.train.save.storage",
     "Run": "corral.train.run",
-    "Sampler": "corral.train.sampler",
-    "TrainingState": "corral.train.training_state",
+    "Sampler": "corral.train.data.sampler",
+    "TrainingState": "corral.train.save.training_state",
     "start": "corral.train.run",
 }
 

@@ -3,11 +3,12 @@ rule."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from corral.domain.errors import Refusal
+from corral.domain.keep_rule import DEFAULT_LAST, BestRule, Goal, KeepRule
 
 NODE_MTBF_SECONDS: Final = 30 * 86400.0  # of a node nothing is known about
 
@@ -50,7 +51,7 @@ class Settings:
     socket: str | None = None
     checkpoint_path: Path | None = None
     interval_seconds: float | None = None
-    keep: int = 3
+    keep: KeepRule = field(default_factory=KeepRule)
     node_mtbf_seconds: float = NODE_MTBF_SECONDS
     resume: tuple[Committed, ...] | None = None
 
@@ -64,7 +65,7 @@ def read_settings(
     *,
     checkpoint: str | None = None,
     interval: float | str = "auto",
-    keep: int = 3,
+    keep: int | Mapping[str, Any] = DEFAULT_LAST,
 ) -> Settings:
     """Read the settings from the environment. An argument is used where the environment
     has no value.
@@ -87,11 +88,56 @@ def read_settings(
         interval_seconds=_parse_interval(
             env.get("CORRAL_CHECKPOINT_INTERVAL") or str(interval)
         ),
-        keep=max(1, _parse_int_variable(env, "CORRAL_CHECKPOINT_KEEP", keep)),
+        keep=_read_keep_rule(env, keep),
         node_mtbf_seconds=_parse_seconds(
             env, "CORRAL_NODE_MTBF_SECONDS", NODE_MTBF_SECONDS
         ),
         resume=_committed(env.get("CORRAL_RESUME") or "[]") if inside else None,
+    )
+
+
+def _read_keep_rule(env: Mapping[str, str], keep: int | Mapping[str, Any]) -> KeepRule:
+    """Return the rule of saves that stay on disk: that of the job's spec, else `keep`,
+    which is the number of newest saves or a mapping as in the spec, with `every` in
+    seconds.
+
+    Raises: SettingInvalid.
+    """
+    if "CORRAL_CHECKPOINT_KEEP_RULE" in env:
+        return _parse_keep_rule(env["CORRAL_CHECKPOINT_KEEP_RULE"])
+    if not isinstance(keep, Mapping):
+        last = _parse_int_variable(env, "CORRAL_CHECKPOINT_KEEP", keep)
+        return KeepRule(last=max(1, last))
+    if "CORRAL_CHECKPOINT_KEEP" in env:
+        last = _parse_int_variable(env, "CORRAL_CHECKPOINT_KEEP", DEFAULT_LAST)
+        return KeepRule(last=max(1, last))
+    return _parse_keep_rule(json.dumps(keep))
+
+
+def _parse_keep_rule(text: str) -> KeepRule:
+    try:
+        rule = json.loads(text)
+        best = rule.get("best")
+        every = None if rule.get("every") is None else float(rule["every"])
+        if every is not None and not 0 < every < float("inf"):
+            raise ValueError(f"every is {every}, not a number of seconds above 0")
+        return KeepRule(
+            last=max(1, int(rule.get("last", DEFAULT_LAST))),
+            every_seconds=every,
+            best=None if best is None else _parse_best_rule(best),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SettingInvalid(
+            f"the rule of saves to keep cannot be read: {error!r}; write for example "
+            '{"last": 3, "every": 86400, "best": {"metric": "loss", "count": 2}}'
+        ) from error
+
+
+def _parse_best_rule(best: Mapping[str, Any]) -> BestRule:
+    return BestRule(
+        metric=str(best["metric"]),
+        count=max(1, int(best.get("count", 1))),
+        goal=Goal(best.get("goal", Goal.MIN)),
     )
 
 

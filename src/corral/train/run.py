@@ -4,7 +4,8 @@ import atexit
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any, Final, TypeVar
 
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 from corral.domain.errors import Trouble
-from corral.train.checkpoint_dir import Shelf, attempts, claim
+from corral.domain.keep_rule import DEFAULT_LAST, SaveKey
 from corral.train.process_group import (
     GangLeaver,
     ProcessGroup,
@@ -20,19 +21,26 @@ from corral.train.process_group import (
     join_gang,
 )
 from corral.train.rank_settings import Settings, read_settings
-from corral.train.restore import RestoreCandidate, candidates, choose, load
-from corral.train.save_schedule import SaveSchedule
-from corral.train.saver import Saved, Saver, say
-from corral.train.shim_channel import Channel, StopRequest
-from corral.train.step_timer import Meter
-from corral.train.stop_agreement import Agreement, StopRequests
-from corral.train.training_state import (
+from corral.train.save.checkpoint_dir import Shelf, attempts, claim
+from corral.train.save.restore import RestoreCandidate, candidates, choose, load
+from corral.train.save.save_reports import (
+    complete_report,
+    quarantine_report,
+    verified_report,
+)
+from corral.train.save.saver import Saved, Saver, say
+from corral.train.save.schedule import SaveSchedule
+from corral.train.save.training_state import (
     Stateful,
     StateHolder,
     TrainingState,
     check_stateful,
 )
+from corral.train.shim_channel import Channel, StopRequest
+from corral.train.step_timer import Meter
+from corral.train.stop_agreement import Agreement, StopRequests
 from corral.train.wait_time import Waits
+from corral.train.work_phase import WorkPhases
 
 STOPPED: Final = 75  # exit code of a rank that ended because it was asked to
 GRACE_SECONDS: Final = 30.0  # when a bare SIGTERM says nothing about it
@@ -47,12 +55,17 @@ class CannotSave(Trouble):
 
 
 def start(
-    *, checkpoint: str | None = None, interval: float | str = "auto", keep: int = 3
+    *,
+    checkpoint: str | None = None,
+    interval: float | str = "auto",
+    keep: int | Mapping[str, Any] = DEFAULT_LAST,
 ) -> "Run":
     """Join the gang that the environment describes, and choose the device of this rank.
 
     Inside Corral the spec of the job applies. Outside Corral the arguments apply, and
-    without `checkpoint` nothing is saved. `interval` is "auto" or seconds.
+    without `checkpoint` nothing is saved. `interval` is "auto" or seconds. `keep` is the
+    number of newest saves that stay on disk, or a mapping: {"last": 3, "every": 86400,
+    "best": {"metric": "loss", "count": 2, "goal": "min"}}, with `every` in seconds.
     """
     settings = read_settings(
         os.environ, checkpoint=checkpoint, interval=interval, keep=keep
@@ -89,6 +102,7 @@ class Run:
         self._channel: Channel | None = None
         if settings.socket:
             self._channel = Channel(settings.socket, self.rank, self._on_committed)
+        self._phases = WorkPhases(self._channel)
         self._agreement = Agreement(self._talk)
         self._waits = Waits(None, device)
         self._meter = Meter(first_step=0, until=0, world_size=self.world_size)
@@ -150,6 +164,7 @@ class Run:
         )
         chosen = choose(shared_candidate, self._talk, self._on_quarantined)
         if chosen is not None:
+            self._on_verified(chosen)
             common = load(chosen, self._holder)
             self._state = TrainingState(
                 step=common["step"],
@@ -186,6 +201,15 @@ class Run:
         Raises: ValueError if there are more names or a name is longer.
         """
         self._meter.log(loss=loss, samples=samples, **scalars)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Return a context for work without steps, such as `with
+        run.phase("evaluate"):`. While it lasts, a missing step is no hang for a longer
+        time.
+
+        Raises: ValueError if the name is empty or has more than 64 letters.
+        """
+        return self._phases.enter(name)
 
     def data(self, source: Iterable[T]) -> Iterator[T]:
         """Yield the batches of the source, and measure the time that training waits for
@@ -307,15 +331,18 @@ class Run:
 
     def _start_save(self, saver: Saver, step: int) -> None:
         began = time.monotonic()
-        stall = saver.save(step, lambda: self._capture_state(step))
+        with self._phases.enter("save"):
+            metrics = self._meter.metrics() if self.rank == 0 else ()
+            stall = saver.save(step, lambda: self._capture_state(step), metrics)
         self._meter.save_seconds += stall
         self._pace.save_begun(began, stall)
 
     def _save_last(self, saver: Saver, step: int) -> None:
-        saver.wait()
-        if saver.last_step != step:
-            self._start_save(saver, step)
-        saver.wait()
+        with self._phases.enter("save"):
+            saver.wait()
+            if saver.last_step != step:
+                self._start_save(saver, step)
+            saver.wait()
 
     def _stop(self, agreed: StopRequests, step: int) -> None:
         """Save if a save was requested, within the grace period, and end the process.
@@ -387,27 +414,17 @@ class Run:
 
     def _on_saved(self, saved: Saved) -> None:
         if self._channel is None:
-            self._on_committed([saved.step])
+            self._on_committed([saved.step], pinned=())
             return
-        self._channel.save(
-            {
-                "step": saved.step,
-                "attempt": saved.attempt,
-                "path": str(saved.path),
-                "manifest_sha256": saved.manifest_sha256,
-                "size_bytes": saved.size_bytes,
-                "seconds": saved.seconds,
-                "stall_seconds": saved.stall_seconds,
-            }
-        )
+        self._channel.save(complete_report(saved))
 
-    def _on_committed(self, steps: Sequence[int]) -> None:
+    def _on_committed(self, steps: Sequence[int], pinned: Sequence[SaveKey]) -> None:
         """Handle the report that the head has recorded the saves of these steps: older
-        saves may be removed."""
+        saves may be removed, except for the pinned ones."""
         saver = self._saver
         if saver is not None and self.rank == 0:
             self._committed |= {(saver.shelf.attempt, step) for step in steps}
-            saver.forget(sorted(self._committed))
+            saver.forget(sorted(self._committed), pinned)
 
     def _on_save_failed(self, step: int, why: str) -> None:
         if self.rank == 0:
@@ -418,18 +435,12 @@ class Run:
 
     def _on_quarantined(self, candidate: RestoreCandidate, why: str) -> None:
         if self._channel is not None:
-            self._channel.save(
-                {
-                    "step": candidate.step,
-                    "attempt": candidate.attempt,
-                    "path": str(candidate.path),
-                    "manifest_sha256": candidate.manifest_sha256 or "",
-                    "size_bytes": 0,
-                    "seconds": 0.0,
-                    "stall_seconds": 0.0,
-                    "quarantined": why,
-                }
-            )
+            self._channel.save(quarantine_report(candidate, why))
+
+    def _on_verified(self, candidate: RestoreCandidate) -> None:
+        is_recorded = bool(candidate.manifest_sha256) and not candidate.origin
+        if self._channel is not None and self.rank == 0 and is_recorded:
+            self._channel.save(verified_report(candidate))
 
     def _take_term(self) -> Any:
         try:

@@ -23,6 +23,7 @@ RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 LINE_BYTES: Final = 1024 * 1024  # a longer line is no message of a shim
 SEND_SECONDS: Final = 5.0
 Message = Mapping[str, Any]
+SaveKey = tuple[int, int]  # (attempt, step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,10 @@ class Channel:
     None. `save_is_asked`: True if the shim has requested a save without a stop."""
 
     def __init__(
-        self, path: str, rank: int, committed: Callable[[list[int]], None]
+        self,
+        path: str,
+        rank: int,
+        committed: Callable[[list[int], list[SaveKey]], None],
     ) -> None:
         self.stop: StopRequest | None = None
         self.save_is_asked = False
@@ -47,6 +51,7 @@ class Channel:
         self._rank = rank
         self._committed = committed
         self._progress: Message | None = None
+        self._phase: Message | None = None
         self._saves: deque[Message] = deque()
         self._received = b""
         self._closing = False
@@ -61,6 +66,12 @@ class Channel:
         """Send the newest progress to the shim. It replaces progress that has not been
         sent yet."""
         self._progress = {"type": "progress", "rank": self._rank, **fields}
+        self._wake()
+
+    def phase(self, name: str) -> None:
+        """Report the phase without steps that begins; "" if none is left. It replaces a
+        phase that has not been sent yet."""
+        self._phase = {"type": "phase", "rank": self._rank, "phase": name}
         self._wake()
 
     def save(self, fields: Message) -> None:
@@ -134,6 +145,13 @@ class Channel:
         while self._saves:
             _send_message(line, self._saves[0])
             self._saves.popleft()
+        newest_phase, self._phase = self._phase, None
+        if newest_phase is not None:
+            try:
+                _send_message(line, newest_phase)
+            except OSError:
+                self._phase = self._phase or newest_phase
+                raise
         newest_progress, self._progress = self._progress, None
         if newest_progress is not None:
             try:
@@ -141,7 +159,7 @@ class Channel:
             except OSError:
                 self._progress = self._progress or newest_progress
                 raise
-        if not self._saves and self._progress is None:
+        if not self._saves and self._progress is None and self._phase is None:
             self._idle.set()
 
     def _receive(self, line: socket.socket) -> None:
@@ -167,7 +185,8 @@ class Channel:
             elif kind == "save":
                 self.save_is_asked = True
             elif kind == "committed":
-                self._committed([int(step) for step in message["steps"]])
+                pinned = [(int(a), int(step)) for a, step in message.get("pinned", ())]
+                self._committed([int(step) for step in message["steps"]], pinned)
         except (ValueError, KeyError, TypeError, AttributeError):
             return
 

@@ -6,6 +6,7 @@ import time
 from typing import Any, Final
 
 from corral.domain.bounds import MOST_SCALARS, SCALAR_LETTERS
+from corral.domain.keep_rule import Metrics
 
 BEAT_SECONDS: Final = 0.1
 SMOOTHING: Final = 0.5  # weight of the newest rate
@@ -91,6 +92,16 @@ class Meter:
             "compute_seconds": round(self.compute_seconds, 6),
             "save_seconds": round(self.save_seconds, 6),
         }
+
+    def metrics(self) -> Metrics:
+        """Return the newest finite loss and scalars by name, for a save. They are read
+        from the GPU here."""
+        logged = {"loss": self._loss, **self._scalars}
+        values = {name: _finite_or_none(value) for name, value in logged.items()}
+        pairs = sorted(
+            (name, value) for name, value in values.items() if value is not None
+        )
+        return tuple(pairs[:MOST_SCALARS])
 
 
 def check_name(name: str, known: int) -> None:

@@ -165,6 +165,7 @@ class Rules(_Part):
     job_stuck: Annotated[float | None, _rule_validator(_parse_delay, "job_stuck")] = (
         1800.0
     )
+    job_hung: Annotated[bool, _rule_validator(_parse_switch, "job_hung")] = True
     loss_nan: Annotated[bool, _rule_validator(_parse_switch, "loss_nan")] = True
     node_down: Annotated[float | None, _rule_validator(_parse_delay, "node_down")] = (
         60.0
@@ -187,6 +188,7 @@ class Rules(_Part):
         return AlertRules(
             job_failed=self.job_failed,
             job_stuck_seconds=self.job_stuck,
+            job_hung=self.job_hung,
             loss_nan=self.loss_nan,
             node_down_seconds=self.node_down,
             node_kept_back=self.node_kept_back,

@@ -330,7 +330,28 @@ class Events(ForecastView):
 
 
 class Checkpoints(ForecastView):
+    """Recorded saves of a job. `warnings`: sentences about what the rule of saves to keep
+    cannot do."""
+
     checkpoints: list[CheckpointView]
+    warnings: list[str] = []
+
+
+class CheckpointChange(RequestBody):
+    """Change of one save. `to`: pin it, unpin it or remove it. `attempt`: the attempt
+    that made it (default: the newest that saved this step). `force`: remove it even if
+    it is the only one of an unfinished job."""
+
+    to: Literal["pin", "unpin", "rm"]
+    attempt: Annotated[int | None, Field(ge=1, le=10**6)] = None
+    force: bool = False
+
+
+class JobResume(RequestBody):
+    """How to resume a job. `step`: go back to its save of this step; null: its newest
+    save."""
+
+    step: Annotated[int | None, Field(ge=0, le=2**53)] = None
 
 
 class LogLines(ForecastView):

@@ -27,8 +27,6 @@ import msgspec
 
 from corral.domain.attempt import Exit, Save
 from corral.domain.bounds import (
-    HOST,
-    HOST_LETTERS,
     MOST_GPUS,
     MOST_INTEGER,
     MOST_ITEMS,
@@ -37,16 +35,10 @@ from corral.domain.bounds import (
     MOST_NUMBER,
     MOST_RANKS,
     MOST_SAVES,
-    MOST_SCALARS,
     MOST_SIGNALS,
     NAME_LETTERS,
-    NO_NUL,
-    PATH_LETTERS,
     PLAIN,
-    PROBE_LETTERS,
-    SCALAR_LETTERS,
     SENTENCE,
-    SENTENCE_LETTERS,
     TAIL_LETTERS,
     OutOfBounds,
     cut,
@@ -60,72 +52,16 @@ from corral.domain.observed_state import AttemptKey, Phase, Progress, Seen
 from corral.domain.resources import Inventory
 from corral.domain.telemetry import NodeSample
 from corral.wire.agent_messages import Heartbeat, Hello, LogChunk, from_agent
+from corral.wire.message_bounds import (
+    ITEMS,
+    LETTERS,
+    MOMENTS,
+    NON_NEGATIVE,
+    PATTERNS,
+)
 
 WRONG: Final = (ValueError, TypeError, RecursionError, OverflowError)
 WHY_LETTERS: Final = 200
-
-# Longest texts and lists by type and field; NAME_LETTERS and MOST_ITEMS for all others.
-LETTERS: Final = {
-    "Save.path": PATH_LETTERS,
-    "Save.quarantined": SENTENCE_LETTERS,
-    "Seen.trouble": SENTENCE_LETTERS,
-    "Seen.tails": TAIL_LETTERS,
-    "Seen.probe_text": PROBE_LETTERS,
-    "Seen.address": HOST_LETTERS,
-    "Exit.error": SENTENCE_LETTERS,
-    "Scalar.name": SCALAR_LETTERS,
-    "Signal.text": SENTENCE_LETTERS,
-    "Signal.device": PATH_LETTERS,
-    "Inventory.shared": PATH_LETTERS,
-    "Inventory.closed": SENTENCE_LETTERS,
-    "DiskSample.path": PATH_LETTERS,
-    "ContentItem.name": PATH_LETTERS,
-    "ContentItem.sources": PATH_LETTERS,
-    "ContentFetch.source": PATH_LETTERS,
-    "ContentFetch.trouble": SENTENCE_LETTERS,
-    "ContentResult.source": PATH_LETTERS,
-    "ContentResult.trouble": SENTENCE_LETTERS,
-    "NodeSample.silent": PATH_LETTERS,
-}
-ITEMS: Final = {
-    "Heartbeat.seen": 2 * MOST_ITEMS,
-    "Heartbeat.signals": MOST_SIGNALS,
-    "Seen.exits": MOST_RANKS,
-    "Seen.saves": MOST_SAVES,
-    "Progress.ranks": MOST_RANKS,
-    "Progress.scalars": MOST_SCALARS,
-}
-PATTERNS: Final = {
-    "Save.quarantined": SENTENCE,
-    "Seen.trouble": SENTENCE,
-    "Seen.trouble_of": SENTENCE,
-    "Seen.tails": NO_NUL,
-    "Seen.address": HOST,
-    "Exit.error": SENTENCE,
-    "Signal.text": SENTENCE,
-    "Inventory.closed": SENTENCE,
-    "ContentFetch.trouble": SENTENCE,
-    "ContentResult.trouble": SENTENCE,
-}
-MOMENTS: Final = frozenset({"at", "started_at", "used_at"})
-NON_NEGATIVE: Final = frozenset(
-    {
-        "attempt",
-        "step",
-        "rank",
-        "size_bytes",
-        "done_bytes",
-        "total_bytes",
-        "used_bytes",
-        "most_bytes",
-        "port",
-        "offset",
-        "number",
-        "dropped",
-        "waits_for_input",
-    }
-)
-
 
 _Int: Final = Annotated[int, msgspec.Meta(ge=-MOST_INTEGER, le=MOST_INTEGER)]
 _Count: Final = Annotated[int, msgspec.Meta(ge=0, le=MOST_INTEGER)]

@@ -6,21 +6,30 @@ and CORRAL_REPLICA_KEY, which it requires of requests. The key is given by an en
 variable where the engine reads one, because all users of a node see its command lines.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
 from corral.domain.job import SleepCalls
+from corral.domain.lending import ParkBy
 from corral.domain.resources import Shape
-from corral.domain.service import ContinueBy, ParkBy
+from corral.domain.serving_roles import CacheTransfer, ServingRole
+from corral.domain.stream_continuation import ContinueBy
 from corral.domain.units import MILLIS_PER_GPU
-from corral.wire.model_source import ModelSource, SourceKind
+from corral.wire.model_source import ModelSource, SourceKind, adapter_variable
 
 # without requests, after which llama.cpp falls asleep by itself
 _LLAMA_IDLE_SECONDS: Final = 30
 _ADDRESS: Final = '--host "$CORRAL_HOST" --port "$CORRAL_PORT"'
 MOST_LORA_RANK: Final = 64  # vLLM refuses adapters of a higher rank
+BOOTSTRAP_PORT: Final = 8998  # usual one of SGLang
+# vLLM's replicas agree there on the transfer of a cache; 5600 is its usual port
+_NIXL_ADDRESS: Final = (
+    'export VLLM_NIXL_SIDE_CHANNEL_HOST="$CORRAL_HOST"\n'
+    'export VLLM_NIXL_SIDE_CHANNEL_PORT="${CORRAL_TRANSFER_PORT:-5600}"\n'
+)
 # GPUs of the node, or 1 for a share of a GPU; shapes of `any_of` have different numbers
 _GPUS_OF_NODE: Final = "$((${CORRAL_GPUS%.*} > 1 ? ${CORRAL_GPUS%.*} : 1))"
 
@@ -36,7 +45,9 @@ class EngineArguments:
         sleeps: Whether the engine is to be put to sleep and woken.
         max_adapters: Most adapters that a replica has loaded; 0: it can load none.
         adapters: Adapters that an engine loads at its start.
+        fetched_adapters: Names of the adapters that the node fetches.
         has_kv_events: Whether it publishes the events of its KV cache.
+        role: Part of each request that the replica computes.
     """
 
     model: ModelSource
@@ -45,7 +56,9 @@ class EngineArguments:
     sleeps: bool = False
     max_adapters: int = 0
     adapters: Sequence[ModelSource] = ()
+    fetched_adapters: Sequence[str] = ()
     has_kv_events: bool = False
+    role: ServingRole = ServingRole.WHOLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +75,8 @@ class EnginePreset:
         max_adapters: Usual number of adapters that a replica has loaded at once.
         has_fixed_adapters: Whether it loads all adapters at its start, and no others.
         has_kv_events: Whether it can publish the events of its KV cache.
+        lists_its_model: Whether its list of models has the one that it serves.
+        transfer: How its prefill replicas hand a prompt's KV cache over.
     """
 
     command: Callable[[EngineArguments], str]
@@ -73,6 +88,8 @@ class EnginePreset:
     max_adapters: int = 0
     has_fixed_adapters: bool = False
     has_kv_events: bool = False
+    lists_its_model: bool = True
+    transfer: CacheTransfer = CacheTransfer.NONE
 
     @property
     def park(self) -> ParkBy:
@@ -97,6 +114,14 @@ def _option(name: str, value: str) -> str:
     return f"{name} {value}" if value else ""
 
 
+def _fetched(names: Sequence[str]) -> str:
+    """Return the fetched adapters as vLLM and SGLang take them: NAME=PATH."""
+    return " ".join(
+        f'{quote(name)}="${adapter_variable(number)}"'
+        for number, name in enumerate(names, 1)
+    )
+
+
 def _vllm(arguments: EngineArguments) -> str:
     model = arguments.model
     command = _words(
@@ -108,12 +133,16 @@ def _vllm(arguments: EngineArguments) -> str:
         "--enable-prompt-tokens-details",
         "--enable-sleep-mode" if arguments.sleeps else "",
         _vllm_adapters(arguments.max_adapters),
+        _option("--lora-modules", _fetched(arguments.fetched_adapters)),
+        _vllm_transfer(arguments.role),
         '"$@"' if arguments.has_kv_events else "",
     )
     # it answers /sleep and /wake_up in this mode only
     mode = "export VLLM_SERVER_DEV_MODE=1\n" if arguments.sleeps else ""
     if arguments.max_adapters:
         mode += "export VLLM_ALLOW_RUNTIME_LORA_UPDATING=True\n"
+    if arguments.role is not ServingRole.WHOLE:
+        mode += _NIXL_ADDRESS
     if arguments.has_kv_events:
         mode += _kv_events('"enable_kv_cache_events": true')
     return f'export VLLM_API_KEY="$CORRAL_REPLICA_KEY"\n{mode}{command}'
@@ -141,6 +170,19 @@ def _kv_events(*more: str) -> str:
     )
 
 
+def _vllm_transfer(role: ServingRole) -> str:
+    """Return the option for the transfer of KV caches. A prompt whose cache does not
+    arrive is computed again, so that its request does not fail."""
+    if role is ServingRole.WHOLE:
+        return ""
+    config = {
+        "kv_connector": "NixlConnector",
+        "kv_role": "kv_producer" if role.is_prefill else "kv_consumer",
+        "kv_load_failure_policy": "recompute",
+    }
+    return f"--kv-transfer-config {quote(json.dumps(config))}"
+
+
 def _vllm_adapters(most: int) -> str:
     if not most:
         return ""
@@ -155,9 +197,34 @@ def _sglang(arguments: EngineArguments) -> str:
         _option("--served-model-name", quote(arguments.names[0])),
         _option("--tensor-parallel-size", arguments.tensor_parallel),
         '--api-key "$CORRAL_REPLICA_KEY" --enable-metrics --enable-cache-report',
+        _sglang_transfer(arguments.role),
+        _sglang_adapters(arguments.max_adapters),
+        _option("--lora-paths", _fetched(arguments.fetched_adapters)),
         '"$@"' if arguments.has_kv_events else "",
     )
     return (_kv_events() if arguments.has_kv_events else "") + command
+
+
+def _sglang_adapters(most: int) -> str:
+    """Return the options of adapters. The model itself takes a place among them. An
+    engine that starts without an adapter needs the names of the layers they change."""
+    if not most:
+        return ""
+    places = most + 1
+    return (
+        f"--enable-lora --max-loras-per-batch {places} --max-loaded-loras {places} "
+        f"--max-lora-rank {MOST_LORA_RANK} --lora-target-modules all"
+    )
+
+
+def _sglang_transfer(role: ServingRole) -> str:
+    if role is ServingRole.WHOLE:
+        return ""
+    port = f'"${{CORRAL_TRANSFER_PORT:-{BOOTSTRAP_PORT}}}"'
+    return _words(
+        f"--disaggregation-mode {role.value} --disaggregation-transfer-backend nixl",
+        _option("--disaggregation-bootstrap-port", port if role.is_prefill else ""),
+    )
 
 
 def _llama_cpp(arguments: EngineArguments) -> str:
@@ -225,6 +292,7 @@ def _tiny(arguments: EngineArguments) -> str:
     )
 
 
+_LOADED_OR_FETCHED: Final = frozenset({SourceKind.PATH, SourceKind.HF, SourceKind.S3})
 ENGINE_PRESETS: Final[Mapping[str, EnginePreset]] = {
     "vllm": EnginePreset(
         command=_vllm,
@@ -235,11 +303,18 @@ ENGINE_PRESETS: Final[Mapping[str, EnginePreset]] = {
             state="/is_sleeping",
             state_field="is_sleeping",
         ),
-        adapter_sources=frozenset({SourceKind.PATH, SourceKind.HF}),
+        adapter_sources=_LOADED_OR_FETCHED,
         max_adapters=4,
         has_kv_events=True,
+        transfer=CacheTransfer.VLLM,
     ),
-    "sglang": EnginePreset(command=_sglang, has_kv_events=True),
+    "sglang": EnginePreset(
+        command=_sglang,
+        adapter_sources=_LOADED_OR_FETCHED,
+        max_adapters=4,
+        has_kv_events=True,
+        transfer=CacheTransfer.SGLANG,
+    ),
     "llama.cpp": EnginePreset(
         command=_llama_cpp,
         continue_by=ContinueBy.LLAMA_CPP,
@@ -256,6 +331,7 @@ ENGINE_PRESETS: Final[Mapping[str, EnginePreset]] = {
     "transformers": EnginePreset(
         command=_transformers,
         serves_one_name=True,
+        lists_its_model=False,  # but those of the cache of Hugging Face
     ),
     "tiny": EnginePreset(
         command=_tiny,

@@ -40,6 +40,8 @@ class ReportedRevision(msgspec.Struct, frozen=True):
         requests: Ended requests by the status of their answer.
         losses: Attempts that were lost, by their kind.
         tokens: Tokens by the name of the caller.
+        prefill_seconds: Times of prompts that its prefill replicas have computed, with
+            the bounds of `ttft`.
     """
 
     revision: int | None = None
@@ -49,13 +51,16 @@ class ReportedRevision(msgspec.Struct, frozen=True):
     ttft: ReportedHistogram = ReportedHistogram()
     itl: ReportedHistogram = ReportedHistogram()
     request_seconds: ReportedHistogram = ReportedHistogram()
+    prefill_seconds: ReportedHistogram = ReportedHistogram()
 
 
 class ReportedReplica(msgspec.Struct, frozen=True):
-    """Requests under way at a replica. Its counters are part of its revision's."""
+    """Requests under way at a replica, and tokens of their prompts that it has not yet
+    computed. Its counters are part of its revision's."""
 
     name: ReportName
     in_flight: Count = 0
+    pending_tokens: Count = 0
 
 
 class ReportedService(msgspec.Struct, frozen=True):
@@ -70,6 +75,7 @@ class ReportedService(msgspec.Struct, frozen=True):
         streams_continued: Streams that another replica has continued.
         fallback: Tokens that the fallback has counted, by the name of the caller.
         fallback_requests: Requests that it has ended, by the status of their answer.
+        prefill: Requests by where their prompt was computed, and why.
     """
 
     arrivals: Count = 0
@@ -87,6 +93,7 @@ class ReportedService(msgspec.Struct, frozen=True):
     replicas: tuple[ReportedReplica, ...] = ()
     fallback: dict[ReportName, ReportedTokens] = {}
     fallback_requests: dict[int, Count] = {}
+    prefill: dict[ReportName, Count] = {}
 
 
 class ReportedCaller(msgspec.Struct, frozen=True):

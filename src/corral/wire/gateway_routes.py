@@ -14,6 +14,10 @@ EntryName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 # part of a limit that one gateway grants: the others have the rest
 CallerLimit = Annotated[float, msgspec.Meta(gt=0)]
 RevisionNumber = Annotated[int, msgspec.Meta(ge=1)]
+# part of each request that a replica computes; "": all of it
+ReplicaRoleName = Literal["", "prefill", "decode"]
+# how the KV cache of a prompt gets from prefill to decode; "": they are not apart
+TransferName = Literal["", "vllm", "sglang", "shared"]
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,6 +39,9 @@ class ReplicaEntry(_Entry, frozen=True):
         revision: Revision of the service that it runs; None: the service has none.
         draining: Whether it gets no new requests, because it is to end.
         kv_events: Where its engine publishes the events of its KV cache; None: nowhere.
+        role: Part of each request that it computes; "": all of it.
+        bootstrap_port: Port at which decode replicas of SGLang meet this prefill replica;
+            None: the engine's usual one.
     """
 
     name: EntryName
@@ -44,6 +51,8 @@ class ReplicaEntry(_Entry, frozen=True):
     revision: RevisionNumber | None = None
     draining: bool = False
     kv_events: KvEventsEntry | None = None
+    role: ReplicaRoleName = ""
+    bootstrap_port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
 
 
 class CanaryEntry(_Entry, frozen=True):
@@ -85,6 +94,8 @@ class ServiceEntry(_Entry, frozen=True):
         adapter_calls: Engine whose requests load adapters and choose them.
         max_adapters: Most adapters that a replica has loaded.
         budgets: Names of the budgets of tokens that its requests use.
+        transfer: How the KV cache of a prompt gets from its prefill replicas to those
+            that decode; "": it has none.
     """
 
     name: EntryName
@@ -97,10 +108,11 @@ class ServiceEntry(_Entry, frozen=True):
     continues: Literal["none", "text", "llama.cpp", "vllm"] = "none"
     canary: CanaryEntry | None = None
     adapters: tuple[AdapterEntry, ...] = ()
-    adapter_calls: Literal["none", "vllm", "llama.cpp"] = "none"
+    adapter_calls: Literal["none", "vllm", "sglang", "llama.cpp"] = "none"
     max_adapters: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
     fallback: FallbackEntry | None = None
     budgets: tuple[EntryName, ...] = ()
+    transfer: TransferName = ""
 
 
 class CallerEntry(_Entry, frozen=True):
@@ -110,6 +122,7 @@ class CallerEntry(_Entry, frozen=True):
         group: Callers of the same group share their limits, which are the same; None:
             this one has its own.
         budget: Name of the budget of tokens that its requests use; None: no limit.
+        key_budget: The same of its key alone.
     """
 
     name: EntryName
@@ -120,6 +133,7 @@ class CallerEntry(_Entry, frozen=True):
     group: EntryName | None = None
     priority: Literal["high", "normal", "low", "batch"] = "normal"
     budget: EntryName | None = None
+    key_budget: EntryName | None = None
 
 
 class BudgetEntry(_Entry, frozen=True):
@@ -128,6 +142,9 @@ class BudgetEntry(_Entry, frozen=True):
     Args:
         part: Tokens of it that one gateway may still use.
         renews_at: When it is whole again (wall clock).
+        limit: Tokens of the whole budget; None: not known.
+        used: Tokens that all gateways had used when the head made the part; None: not
+            known.
         seen: Tokens that the head had counted, by process of the gateway, when it made
             the part.
     """
@@ -136,6 +153,8 @@ class BudgetEntry(_Entry, frozen=True):
     part: Annotated[int, msgspec.Meta(ge=0)]
     renews_at: float
     seen: dict[str, int] = {}
+    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    used: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class RoutesFile(_Entry, frozen=True):

@@ -11,8 +11,10 @@ from corral.domain import placement_constraints as places
 from corral.domain import resources as needs
 from corral.domain import run_history as forecasts
 from corral.domain.failure_class import FAILURES, next_step
+from corral.domain.hang_record import HangRecord, place_text
 from corral.domain.job import CheckpointRule, JobSpec
-from corral.domain.kept_checkpoints import kept_saves
+from corral.domain.keep_rule import save_key
+from corral.domain.kept_checkpoints import keep_reasons, rule_of
 from corral.domain.observed_state import Progress as TrainingProgress
 from corral.domain.receipt import Receipt
 from corral.domain.time_point import EndWarning
@@ -163,6 +165,41 @@ class BottleneckView(ForecastView):
         )
 
 
+class HangView(ForecastView):
+    """Hang of an attempt: its ranks made no step for `stalled_seconds`. `text`: a
+    sentence for people. `rank`: the stuck rank on `node`; null: not sure which. `act`:
+    restart or alert. `frame` is where that rank stood, and `places` has a line for each
+    place where ranks stood; both only for users who may read the log."""
+
+    at: float
+    stalled_seconds: float
+    step: int
+    phase: str
+    act: str
+    text: str
+    rank: int | None = None
+    node: str | None = None
+    frame: str = ""
+    places: list[str] = []
+
+    @classmethod
+    def of(cls, record: HangRecord | None, *, whole: bool) -> Self | None:
+        if record is None:
+            return None
+        return cls(
+            at=record.at,
+            stalled_seconds=record.stalled_seconds,
+            step=record.step,
+            phase=record.phase,
+            act=record.act,
+            text=record.text(whole=whole),
+            rank=record.rank,
+            node=record.node,
+            frame=record.frame if whole else "",
+            places=[place_text(place) for place in record.places if whole],
+        )
+
+
 class AttemptView(ForecastView):
     """One attempt of a job. `cause`: the retry budget to which its failure was charged:
     none, user, infra or request. `failure`: the class of the failure; `next`: what to
@@ -189,6 +226,7 @@ class AttemptView(ForecastView):
     idle_since: float | None = None  # none of its GPUs runs anything
     nan_step: int | None = None  # since then its loss is not a finite number
     images: list[str] = []  # digests of the images that its ranks ran in
+    hang: HangView | None = None  # the hang that ended it, or that lasts
 
     @classmethod
     def of(cls, one: attempts.Attempt, *, whole: bool = True) -> Self:
@@ -196,6 +234,7 @@ class AttemptView(ForecastView):
             "nodes": list(one.nodes),
             "next": "",
             "images": list(one.images),
+            "hang": HangView.of(one.hang, whole=whole),
         }
         own_fields |= {"seats": [SeatView.of(seat) for seat in one.seats]}
         own_fields |= {"quote": one.quote if whole else ""}
@@ -213,7 +252,13 @@ class AttemptView(ForecastView):
 
 class CheckpointView(ForecastView):
     """A recorded save. `quarantined`: why the save failed verification; "" if it did
-    not. `pruned`: the save is replaced by newer ones, and its files are removed."""
+    not. `pruned`: the save is replaced by newer ones, and its files are removed.
+
+    `kept`: why it stays on disk (last, every, best, pinned). `retired`: a user removed it
+    (removed), or the job went back to an older save (passed-over); "" for a save that can
+    be used. `metrics`: newest values that the job had logged. `verified_at`: when an
+    attempt last verified it to resume from it; null if none has.
+    """
 
     attempt: int
     step: int
@@ -225,18 +270,28 @@ class CheckpointView(ForecastView):
     at: float
     quarantined: str
     pruned: bool = False
+    kept: list[str] = []
+    pinned: bool = False
+    retired: str = ""
+    metrics: dict[str, float] = {}
+    verified_at: float | None = None
 
     @classmethod
     def all_of(
         cls, saves: Sequence[attempts.Save], rule: CheckpointRule | None
     ) -> list[Self]:
         """Return the saves of one job in their given order."""
-        kept_checkpoints = kept_saves(saves, rule.keep if rule is not None else 1)
-        names = cls.model_fields.keys() - {"pruned"}
+        kept_reasons = keep_reasons(saves, rule_of(rule))
+        names = cls.model_fields.keys() - {"pruned", "kept", "retired", "metrics"}
         return [
             cls(
                 **{name: getattr(save, name) for name in names},
-                pruned=not save.quarantined and save not in kept_checkpoints,
+                pruned=save.is_usable and save_key(save) not in kept_reasons,
+                kept=[str(reason) for reason in kept_reasons.get(save_key(save), ())]
+                if save.is_usable
+                else [],
+                retired=str(save.retired or ""),
+                metrics=dict(save.metrics),
             )
             for save in saves
         ]
@@ -411,9 +466,10 @@ class Why(ForecastView):
     `assumed`: its assumed run time and the basis, if its queue uses one. `holders`: the
     jobs that hold the GPUs for which it waits, and which of them ends first. `whose`: a
     note that the job belongs to another user, if it was requested by name. `failed`:
-    why its newest attempt failed. `place`: its position among the `waiting` jobs of all
+    why its newest attempt failed. `hang`: how its newest ended attempt hung, or "".
+    `place`: its position among the `waiting` jobs of all
     queues; null for a job that is not queued. `slurm`: Slurm's reason for the wait, or
-    "".
+    "". `lent`: the services whose sleeping replicas lend GPUs to it, or "".
     """
 
     id: str
@@ -429,6 +485,8 @@ class Why(ForecastView):
     whose: str = ""
     holders: str = ""
     failed: Failed | None = None
+    hang: str = ""
     place: int | None = None
     waiting: int = 0
     slurm: str = ""
+    lent: str = ""

@@ -87,6 +87,12 @@ class ModelSource:
         return quote(self.location)
 
 
+def adapter_variable(number: int) -> str:
+    """Return the variable with the path of a fetched adapter, in the ranks. The first
+    one has the number 1."""
+    return f"CORRAL_ADAPTER_{number}"
+
+
 def is_model_source(text: str) -> bool:
     """Return whether the text says where a model lies, and is not only its name."""
     return "://" in text or text.startswith(_PATH_BEGINNINGS)
@@ -135,8 +141,12 @@ def _http_source(text: str, url: str, fragment: str) -> ModelSource:
     """Return the source of a file of a web server. Raises: WrongValue without a hash."""
     match = _PINNED.fullmatch(fragment)
     if match is None:
+        fault = "has no SHA-256, so a changed file would not be noticed"
+        if fragment.startswith("sha256="):
+            digits = shown(fragment.removeprefix("sha256="))
+            fault = f"has a SHA-256 that is not 64 digits of 0-9 and a-f: {digits}"
         raise WrongValue(
-            f"{shown(text)} has no SHA-256, so a changed file would not be noticed",
+            f"{shown(text)} {fault}",
             "write the file's SHA-256 behind it: model: "
             "https://host/model.gguf#sha256=HASH; to compute it, run: sha256sum FILE",
         )

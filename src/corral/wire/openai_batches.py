@@ -3,7 +3,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from corral.domain.batch import (
     LEAST_WINDOW_SECONDS,
@@ -16,6 +16,7 @@ from corral.domain.batch import (
 )
 from corral.domain.errors import SpecInvalid
 from corral.domain.units import seconds_of
+from corral.wire.field_readers import shown
 
 MOST_METADATA = 16
 Name = Annotated[str, Field(max_length=200)]
@@ -75,6 +76,15 @@ class BatchExtras(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, fields: object) -> object:
+        for name in fields if isinstance(fields, dict) else ():
+            if name not in cls.model_fields:
+                allowed = ", ".join(cls.model_fields)
+                raise ValueError(f"{shown(name)} is not one of its fields: {allowed}")
+        return fields
 
     service: Name | None = None
     name: Name = ""

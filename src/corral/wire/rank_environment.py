@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from corral.domain.desired_state import Launch
 from corral.domain.job import Per
+from corral.domain.keep_rule import KeepRule
 from corral.domain.pilot import node_of
 from corral.domain.units import MILLIS_PER_CPU, gpus_text
 from corral.wire.node import NodeSettings
@@ -116,6 +119,11 @@ def _replica_variables(launch: Launch) -> dict[str, str]:
     replica = launch.replica
     if replica is None:
         return {}
+    transfer_port = replica.transfer_port
+    transfer = (
+        {} if transfer_port is None else {"CORRAL_TRANSFER_PORT": str(transfer_port)}
+    )
+    role = {"CORRAL_ROLE": replica.role.value} if replica.role else {}
     return {
         "CORRAL_SERVICE": replica.service,
         "CORRAL_REVISION": str(replica.revision),
@@ -124,6 +132,8 @@ def _replica_variables(launch: Launch) -> dict[str, str]:
         "CORRAL_PORT": str(launch.listening_port),
         "CORRAL_REPLICA_KEY": replica.key,
         **_kv_ports(replica.kv_ports),
+        **role,
+        **transfer,
     }
 
 
@@ -152,9 +162,23 @@ def _checkpoint(launch: Launch) -> dict[str, str]:
         "CORRAL_CHECKPOINT_PATH": rule.path,
         "CORRAL_CHECKPOINT_INTERVAL": interval,
         "CORRAL_CHECKPOINT_KEEP": str(rule.keep),
+        **_keep_rule(rule.keep_rule),
         "CORRAL_NODE_MTBF_SECONDS": f"{launch.node_mtbf_seconds:g}",
         "CORRAL_RESUME": json.dumps(resume),
     }
+
+
+def _keep_rule(rule: KeepRule) -> dict[str, str]:
+    """Return the variable with the rule of saves that stay on disk; none if the number
+    of saves is all of it."""
+    if rule.every_seconds is None and rule.best is None:
+        return {}
+    document: dict[str, Any] = {"last": rule.last}
+    if rule.every_seconds is not None:
+        document["every"] = rule.every_seconds
+    if rule.best is not None:
+        document["best"] = asdict(rule.best)
+    return {"CORRAL_CHECKPOINT_KEEP_RULE": json.dumps(document)}
 
 
 def _slurm_variables(launch: Launch, settings: NodeSettings) -> dict[str, str]:

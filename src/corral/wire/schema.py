@@ -60,6 +60,9 @@ def spec_schema() -> dict[str, Any]:
     schema = _document_schema(SPEC_FORM)
     for name in ("checkpoint", "warn", "topology"):
         schema["properties"][name]["anyOf"].append({"type": "string"})
+    schema["properties"]["watch"]["anyOf"].append({"enum": ["on", "off", True, False]})
+    keep = schema["$defs"]["CheckpointSpec"]["properties"]["keep"]
+    keep["anyOf"].append({"type": "integer", "minimum": 1, "maximum": 10_000})
     schema["properties"]["after"] = {
         "anyOf": [
             {"type": "string"},

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from corral.domain.service_access import fetched_adapters
 from corral.wire.engine_presets import ENGINE_PRESETS, EnginePreset
 from corral.wire.field_readers import WrongValue, shown
 from corral.wire.model_source import SourceKind, model_source_of
@@ -40,6 +41,13 @@ def adapter_problems(fields: ServiceOwnFields) -> Iterator[Problem]:
             where=("adapters",),
             text=f"{len(fields.adapters)} adapters are given, but a replica of "
             f"{fields.engine} loads all of them, and may load {most}",
+            hint=f"remove some, or write: max_adapters: {len(fields.adapters)}",
+        )
+    elif fetched_adapters(fields.adapters) and len(fields.adapters) > most:
+        yield Problem(
+            where=("adapters",),
+            text=f"{len(fields.adapters)} adapters are given, but a replica loads {most} "
+            "at once, and none is unloaded where the nodes fetch one from S3",
             hint=f"remove some, or write: max_adapters: {len(fields.adapters)}",
         )
     yield from _name_problems(fields)

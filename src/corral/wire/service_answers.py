@@ -9,8 +9,10 @@ from corral.domain import service as services
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import ServiceName
 from corral.domain.requests import ScaleService
+from corral.domain.role_rule import RoleRule
 from corral.domain.service import MOST_REPLICAS, ServiceState
 from corral.domain.service_condition import condition_of
+from corral.domain.serving_roles import ServingRole
 from corral.domain.units import counted
 from corral.wire.api import EventView
 from corral.wire.job_parts import ForecastView
@@ -53,14 +55,21 @@ class ServicesBody(_Body):
 
 
 class ServiceScaleBody(_Body):
-    """Numbers of replicas that a service may have: 2, or a range: "1..4"."""
+    """Numbers of replicas that a service may have: 2, or a range: "1..4". `role`: those
+    of which role, of a service with roles."""
 
     replicas: int | Annotated[str, Field(min_length=1, max_length=20)]
+    role: Literal["", "prefill", "decode"] = ""
 
     def to_domain(self, service: ServiceName) -> ScaleService:
         """Return the request. Raises: SpecInvalid."""
         low, high = replica_range(self.replicas)
-        return ScaleService(service=service, min_replicas=low, max_replicas=high)
+        return ScaleService(
+            service=service,
+            min_replicas=low,
+            max_replicas=high,
+            role=ServingRole(self.role),
+        )
 
 
 class RollBackBody(_Body):
@@ -112,7 +121,8 @@ class ReplicaView(ForecastView):
     takes requests; null: not yet. `draining_at`: since when it gets no new requests.
     `reason`: why it is not ready. `under_way`: requests under way; null: not known.
     `sleep`: `falling_asleep`, `asleep` or `waking`; "" while it is awake. `lent_to`:
-    jobs that use its GPUs."""
+    jobs that use its GPUs. `role`: `prefill` or `decode`; "" if it computes whole
+    requests."""
 
     number: int
     job: str
@@ -128,11 +138,41 @@ class ReplicaView(ForecastView):
     probe_text: str = ""
     sleep: str = ""
     lent_to: list[str] = []
+    role: str = ""
 
     @property
     def is_ready(self) -> bool:
         is_serving = self.ready_at is not None and self.draining_at is None
         return is_serving and not self.sleep
+
+
+class RoleView(ForecastView):
+    """Replicas of one role of a service that prefills and decodes apart. `ready` of
+    `wanted` replicas are ready. `replicas`: how many it may have. `reason`: why it has
+    this number."""
+
+    role: str
+    ready: int
+    wanted: int
+    replicas: str
+    reason: str
+
+    @classmethod
+    def of(cls, service: services.Service, rule: RoleRule, reason: str) -> Self:
+        is_prefill = rule.role.is_prefill
+        return cls(
+            role=rule.role.value,
+            ready=service.prefill_ready_count if is_prefill else service.ready_count,
+            wanted=service.prefill.wanted if is_prefill else service.wanted,
+            replicas=rule.replicas_text,
+            reason=reason,
+        )
+
+    @property
+    def ready_text(self) -> str:
+        """Return how many of the wanted replicas are ready. For example: prefill 1 of
+        2"""
+        return f"{self.role} {self.ready} of {self.wanted}"
 
 
 class RevisionView(ForecastView):
@@ -156,6 +196,8 @@ class ServiceRow(ForecastView):
     `revision` serves; `canary` is the revision that is being tried, or is replacing it.
     `ready` of `wanted` replicas take requests. `replicas`: how many it may have, for
     example 1..4. `url`: address of the gateway for OpenAI clients; "" without a gateway.
+    `is_http`: its document names neither a model nor an engine, so it may answer any
+    path. `roles`: the same numbers of the replicas of each role; empty without roles.
     """
 
     id: str
@@ -176,6 +218,8 @@ class ServiceRow(ForecastView):
     url: str
     condition: str = ""  # an older head sends neither
     problem: str = ""
+    is_http: bool = False
+    roles: list[RoleView] = []
 
     @classmethod
     def of(
@@ -200,14 +244,15 @@ class ServiceRow(ForecastView):
             models=list(spec.models),
             revision=service.current,
             canary=service.trial,
-            ready=service.ready_count,
-            wanted=service.wanted,
+            ready=service.all_ready,
+            wanted=service.all_wanted,
             replicas=spec.replicas_text,
             reason=reason,
             created_at=service.created_at,
             stopped_at=service.stopped_at,
             rates=rates,
             url=url,
+            is_http=spec.is_http,
             **more,
         )
 
@@ -280,7 +325,9 @@ class LentToView(ForecastView):
 class LentView(ForecastView):
     """Room that the sleeping replicas of one service have lent since it was made.
 
-    `sleeping`: replicas whose GPUs can be lent now. `asleep_gpu_hours`: GPU-hours that
+    `sleeping`: replicas whose GPUs can be lent now. `falling_asleep`: replicas that
+    still finish requests, or release their GPUs. `is_stopped`: the service has ended,
+    and these sums are final. `asleep_gpu_hours`: GPU-hours that
     its replicas have slept; of these, `lent_gpu_hours` were used, and `lost_gpu_hours`
     of that was lost. `wake_seconds`: the longest of its newest wakes. `take_backs`:
     wakes for which other jobs had to stop; `take_backs_in_time` of them were ready
@@ -291,6 +338,8 @@ class LentView(ForecastView):
     service: str
     queue: str
     sleeping: int
+    falling_asleep: int = 0
+    is_stopped: bool = False
     asleep_gpu_hours: float
     lent_gpu_hours: float
     lost_gpu_hours: float

@@ -12,16 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from corral.domain.ids import ServiceName
+from corral.domain.job import ModelCheck
+from corral.domain.lending import ParkBy
 from corral.domain.resources import Shape
-from corral.domain.service import (
-    CanaryRule,
-    ContinueBy,
-    ParkBy,
-    ScaleRule,
-    ServiceSpec,
-)
+from corral.domain.service import CanaryRule, ScaleRule, ServiceSpec
 from corral.domain.service_access import CallAccess, FallbackRule
 from corral.domain.service_affinity import Affinity
+from corral.domain.stream_continuation import ContinueBy
 from corral.wire.engine_presets import (
     ENGINE_PRESETS,
     EngineArguments,
@@ -43,6 +40,13 @@ from corral.wire.service_fields import (
     ServiceOwnFields,
 )
 from corral.wire.service_readers import is_model_name, model_name
+from corral.wire.service_roles import (
+    answering_range,
+    command_of,
+    role_problems,
+    role_rules,
+    transfer_of,
+)
 from corral.wire.spec_fields import Spec
 from corral.wire.spec_reader import Problem, cross_field_problems, read_fields, refusal
 from corral.wire.submission import job_from_spec
@@ -76,6 +80,7 @@ def read_service(document: Document) -> ParsedService:
             *_affinity_problems(fields),
             *_model_problems(fields),
             *adapter_problems(fields),
+            *role_problems(fields),
             *cross_field_problems(_job_fields(fields, fields.run or "")),
         ]
     if problems or fields is None:
@@ -174,7 +179,7 @@ def park_of(fields: ServiceOwnFields) -> ParkBy:
 
 def _model_problems(fields: ServiceOwnFields) -> Iterator[Problem]:
     preset = ENGINE_PRESETS.get(fields.engine or "")
-    if preset is None and fields.run is None:
+    if preset is None and command_of(fields) is None:
         yield Problem(
             where=("run",),
             text="is missing",
@@ -256,29 +261,16 @@ def _service_spec(fields: ServiceOwnFields) -> ServiceSpec:
     if fields.model and is_model_source(fields.model):
         source = model_source_of(fields.model)
     names = _served_names(fields, source, preset)
-    run = fields.run
+    run, arguments = command_of(fields), None
     if run is None:
         assert preset is not None
         assert source is not None
-        parallel = tensor_parallel_of(_shapes(fields))
-        arguments = EngineArguments(
-            model=source,
-            names=names,
-            tensor_parallel=parallel,
-            sleeps=park_of(fields) is ParkBy.ENGINE,
-            max_adapters=max_adapters_of(fields),
-            has_kv_events=fields.affinity is Affinity.EXACT,
-            adapters=[
-                model_source_of(adapter.source)
-                for adapter in fields.adapters
-                if preset.has_fixed_adapters
-            ],
-        )
+        arguments = _engine_arguments(fields, preset, source, names)
         run = preset.command(arguments)
     job = job_from_spec(_job_fields(fields, run), fields.name, None, ())
     if source is not None:
         job = replace(job, model=fields.model)
-    min_replicas, max_replicas = fields.replicas
+    min_replicas, max_replicas = answering_range(fields)
     park = park_of(fields)
     return ServiceSpec(
         name=ServiceName(fields.name),
@@ -288,7 +280,7 @@ def _service_spec(fields: ServiceOwnFields) -> ServiceSpec:
         max_replicas=max_replicas,
         probe=fields.probe or (preset.probe if preset else DEFAULT_PROBE),
         engine=fields.engine or "",
-        source=(fields.model or "") if fields.run is None else "",
+        source=(fields.model or "") if command_of(fields) is None else "",
         scale=_scale_rule(fields),
         canary=CanaryRule(share=fields.canary.share, seconds=fields.canary.seconds),
         body_bytes=fields.limits.body,
@@ -300,11 +292,41 @@ def _service_spec(fields: ServiceOwnFields) -> ServiceSpec:
         sleep_calls=preset.sleep_calls
         if preset is not None and park is ParkBy.ENGINE
         else None,
+        model_check=ModelCheck(names=names, is_listed=preset.lists_its_model)
+        if preset is not None
+        else None,
         adapters=fields.adapters,
         max_adapters=max_adapters_of(fields),
         allow=_call_access(fields.allow),
         fallback=_fallback_rule(fields.fallback),
         affinity=fields.affinity,
+        is_http=preset is None and not (fields.model or fields.models),
+        roles=role_rules(fields, job, preset, arguments),
+        transfer=transfer_of(fields),
+    )
+
+
+def _engine_arguments(
+    fields: ServiceOwnFields,
+    preset: EnginePreset,
+    source: ModelSource,
+    names: tuple[str, ...],
+) -> EngineArguments:
+    return EngineArguments(
+        model=source,
+        names=names,
+        tensor_parallel=tensor_parallel_of(_shapes(fields)),
+        sleeps=park_of(fields) is ParkBy.ENGINE,
+        max_adapters=max_adapters_of(fields),
+        has_kv_events=fields.affinity is Affinity.EXACT,
+        adapters=[
+            model_source_of(adapter.source)
+            for adapter in fields.adapters
+            if preset.has_fixed_adapters
+        ],
+        fetched_adapters=[
+            adapter.name for adapter in fields.adapters if adapter.is_fetched
+        ],
     )
 
 

@@ -14,21 +14,30 @@ from pydantic import (
 )
 
 from corral.domain.ids import QueueName
-from corral.domain.service import (
-    MOST_REPLICAS,
-    CanaryRule,
-    ContinueBy,
-    ParkBy,
-    ScaleRule,
-)
+from corral.domain.lending import ParkBy
+from corral.domain.service import MOST_REPLICAS, CanaryRule, ScaleRule
 from corral.domain.service_access import Adapter
 from corral.domain.service_affinity import Affinity
+from corral.domain.serving_roles import APART, CacheTransfer
+from corral.domain.stream_continuation import ContinueBy
 from corral.domain.units import DAY_SECONDS
 from corral.wire import field_readers, service_readers
 from corral.wire.engine_presets import ENGINE_PRESETS
 from corral.wire.field_readers import reader
 from corral.wire.foreign_fields import meant_by
-from corral.wire.spec_fields import SECTIONS, SERVICE, SPELLINGS, Spec
+from corral.wire.role_fields import (
+    COMMAND_SCHEMA,
+    REPLICAS_SCHEMA,
+    RoleFields,
+    RolesFields,
+)
+from corral.wire.spec_fields import (
+    SECTIONS,
+    SERVICE,
+    SPELLINGS,
+    ResourcesSpec,
+    Spec,
+)
 from corral.wire.spec_reader import DocumentForm
 
 # fields of a job that describe a replica of a service, too
@@ -53,6 +62,7 @@ REPLICA_FIELDS: Final = (
     "self_stop",
     "grace",
 )
+TRANSFERS: Final = tuple(way.value for way in CacheTransfer if way)
 _DURATION: Final = {
     "type": "string",
     "examples": ["500ms", "60s", "10m"],
@@ -238,14 +248,7 @@ class ServiceOwnFields(_ServiceSection):
                 example="python server.py --port $CORRAL_PORT",
             )
         ),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "string", "minLength": 1},
-                    {"type": "array", "items": {"type": "string"}, "minItems": 1},
-                ]
-            }
-        ),
+        WithJsonSchema(dict(COMMAND_SCHEMA)),
     ] = Field(default=None, description="listens on $CORRAL_HOST and $CORRAL_PORT")
     probe: Annotated[
         str | None,
@@ -255,16 +258,23 @@ class ServiceOwnFields(_ServiceSection):
     replicas: Annotated[
         tuple[int, int],
         BeforeValidator(service_readers.replicas),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "integer", "minimum": 0, "maximum": MOST_REPLICAS},
-                    {"type": "string", "pattern": r"^[0-9]+(\.\.[0-9]+)?$"},
-                ],
-                "examples": ["1..8"],
-            }
-        ),
+        WithJsonSchema(dict(REPLICAS_SCHEMA)),
     ] = (1, 1)
+    roles: RolesFields | None = Field(
+        default=None, description="replicas that prefill and decode apart"
+    )
+    transfer: Annotated[
+        CacheTransfer,
+        BeforeValidator(
+            lambda value: CacheTransfer(
+                field_readers.choice(value, field="transfer", among=TRANSFERS)
+            )
+        ),
+        WithJsonSchema({"enum": list(TRANSFERS)}),
+    ] = Field(
+        default=CacheTransfer.NONE,
+        description="how the KV cache gets from prefill to decode replicas",
+    )
     sleeping: Annotated[
         int,
         BeforeValidator(
@@ -375,6 +385,12 @@ _SECTIONS: Final[Mapping[tuple[str, ...], type[BaseModel]]] = {
     ("limits",): LimitsFields,
     ("allow",): AllowFields,
     ("fallback",): FallbackFields,
+    ("roles",): RolesFields,
+    **{
+        ("roles", role.value, *path): model
+        for role in APART
+        for path, model in (((), RoleFields), (("resources",), ResourcesSpec))
+    },
     **{
         path: model
         for path, model in SECTIONS.items()
@@ -385,7 +401,6 @@ _UNTIL_STOPPED: Final = (
     "a service has no such field: it runs until it is stopped",
     "remove it; to end the service, run: corral service stop NAME",
 )
-_NOT_SUPPORTED: Final = "is not supported yet"
 _REPLICAS: Final = "write: replicas: 1..8"
 _SCALE: Final = "write: scale: {queue: 4}"
 _PROBE: Final = "write: probe: /health"
@@ -413,10 +428,6 @@ _MEANT: Final[Mapping[str, str]] = {
     "rollout": "write: canary: {share: 5%, for: 10m}",
 }
 _REFUSED: Final = {
-    "roles": (
-        _NOT_SUPPORTED,
-        "remove it; each replica does both prefill and decode",
-    ),
     "array": ("a service has no such field", _REPLICAS),
     "elastic": ("a service has no such field", _REPLICAS),
     "retry": (
@@ -467,6 +478,9 @@ SERVICE_FORM: Final = DocumentForm(
         "limits": "limits: {body: 10MB, deadline: 60s}",
         "adapters": "adapters: {legal: /data/legal-lora}",
         "allow": "allow: {users: [alice], queues: [research]}",
+        "roles": "roles: {prefill: {replicas: 1..4}, decode: {replicas: 2..8}}",
+        "prefill": "prefill: {replicas: 1..4}",
+        "decode": "decode: {replicas: 2..8}",
         "fallback": "fallback: {url: https://api.example.com/v1, model: NAME, "
         "secret: API_KEY}",
         "url": "url: https://api.example.com/v1",

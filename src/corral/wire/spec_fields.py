@@ -5,9 +5,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from corral.domain.bounds import SCALAR_LETTERS
+from corral.domain.keep_rule import Goal
 from corral.domain.placement_constraints import Constraint
 from corral.domain.time_point import Moment
-from corral.wire import field_readers, time_and_place
+from corral.wire import field_readers, time_and_place, watch_rule
 from corral.wire.array_indices import Array, read_array
 from corral.wire.field_readers import reader
 from corral.wire.model_source import read_model
@@ -116,9 +118,9 @@ def _name_field(field: str, noun: str) -> Any:
     return _annotate_reader(reader(field_readers.name, field=field, noun=noun), _NAME)
 
 
-def _text_field(noun: str, example: str) -> Any:
+def _text_field(noun: str, example: str, most: int = 4096) -> Any:
     return _annotate_reader(
-        reader(field_readers.text, noun=noun, example=example),
+        reader(field_readers.text, noun=noun, example=example, most=most),
         {"type": "string", "minLength": 1},
     )
 
@@ -129,6 +131,19 @@ def _image_field() -> Any:
         reader(field_readers.image),
         {"type": "string", "minLength": 1, "examples": examples},
     )
+
+
+_KEEP_LAST: Final = _integer_field("last", 1, 10_000, "checkpoints")
+
+
+def _expand_keep(value: Any) -> Any:
+    """Convert `keep: 3` to the long form. Raises: WrongValue."""
+    if isinstance(value, Mapping):
+        return value
+    read_number = reader(
+        field_readers.whole, field="keep", low=1, high=10_000, noun="checkpoints"
+    )
+    return {"last": read_number(value)}
 
 
 Nodes = Annotated[int, *_integer_field("nodes", 1, field_readers.MAX_NODES, "nodes")]
@@ -180,6 +195,24 @@ class ShapeSpec(_Section):
     resources: ResourcesSpec = ResourcesSpec()
 
 
+class BestSpec(_Section):
+    """Saves that stay because they are the best by a metric that the job logs."""
+
+    metric: Annotated[str, *_text_field("metric", "metric: loss", SCALAR_LETTERS)]
+    count: Annotated[int, *_integer_field("count", 1, 1_000, "checkpoints")] = 1
+    goal: Annotated[
+        Literal["min", "max"], *_choice_field("goal", Goal.MIN, Goal.MAX)
+    ] = "min"
+
+
+class KeepSpec(_Section):
+    """Saves that stay on disk: the newest, the first of each period, and the best."""
+
+    last: Annotated[int, *_KEEP_LAST] = 3
+    every: Annotated[float | None, *_duration_field("every", 60.0)] = None
+    best: BestSpec | None = None
+
+
 class CheckpointSpec(_Section):
     """Path of checkpoints, and the save of an ended job from which the job starts."""
 
@@ -189,7 +222,8 @@ class CheckpointSpec(_Section):
     ] = Field(
         default=None,
         alias="from",
-        description="JOB or JOB@STEP: an ended job, whose newest save (or this one) to start from",
+        description="JOB or JOB@STEP: an ended job, whose newest save (or this one) to start "
+        "from; a pinned save may be of a running job",
     )
     interval: Annotated[
         float | None,
@@ -202,7 +236,7 @@ class CheckpointSpec(_Section):
             {"anyOf": [{"const": "auto"}, _DURATION]},
         ),
     ] = None
-    keep: Annotated[int, *_integer_field("keep", 1, 10_000, "checkpoints")] = 3
+    keep: Annotated[KeepSpec, BeforeValidator(_expand_keep)] = KeepSpec()
 
 
 class RetrySpec(_Section):
@@ -240,6 +274,23 @@ class WarnSpec(_Section):
         ),
     ] = None
     before: Annotated[float | None, *_duration_field("before")] = None
+
+
+class WatchSpec(_Section):
+    """What is done about a job that makes no steps. `hang` is the time without a step
+    after which it hangs; auto: learned from the job."""
+
+    hang: Annotated[
+        float | Literal["auto", "off"],
+        *_annotate_reader(
+            watch_rule.hang_bound,
+            {"anyOf": [{"enum": [watch_rule.AUTO, watch_rule.OFF, False]}, _DURATION]},
+        ),
+    ] = "auto"
+    act: Annotated[
+        Literal["restart", "alert"],
+        *_choice_field("act", watch_rule.RESTART, watch_rule.ALERT),
+    ] = "restart"
 
 
 class TopologySpec(_Section):
@@ -384,7 +435,9 @@ class Spec(_Section):
     self_stop: Annotated[float | None, *_duration_field("self_stop")] = None
     grace: Annotated[float, *_duration_field("grace", 0.0, 86_400.0)] = 30.0
     elastic: ElasticSpec | None = None
-    watch: Annotated[bool, *_boolean_field("watch")] = True
+    watch: Annotated[WatchSpec | None, BeforeValidator(watch_rule.expand_watch)] = (
+        WatchSpec()
+    )
     after: Annotated[tuple[AfterSpec, ...], BeforeValidator(_expand_dependencies)] = (
         Field(default=(), max_length=1000)
     )
@@ -406,9 +459,12 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[BaseModel]]] = {
     ("any_of",): ShapeSpec,
     ("any_of", "resources"): ResourcesSpec,
     ("checkpoint",): CheckpointSpec,
+    ("checkpoint", "keep"): KeepSpec,
+    ("checkpoint", "keep", "best"): BestSpec,
     ("retry",): RetrySpec,
     ("elastic",): ElasticSpec,
     ("after",): AfterSpec,
     ("warn",): WarnSpec,
+    ("watch",): WatchSpec,
     ("topology",): TopologySpec,
 }

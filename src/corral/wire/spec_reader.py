@@ -72,6 +72,9 @@ _EXAMPLES: Final = {
     "any_of": 'any_of: [{nodes: 4, resources: {gpu: "a100:8"}}]',
     "checkpoint": "checkpoint: {path: ./ckpt}",
     "path": "checkpoint: {path: ./ckpt}",
+    "keep": "keep: 3, or keep: {last: 3, every: 1d, best: {metric: loss, count: 2}}",
+    "best": "best: {metric: loss, count: 2}",
+    "metric": "best: {metric: loss, count: 2}",
     "retry": "retry: {user: 3}",
     "elastic": "elastic: {min_nodes: 1, max_nodes: 4}",
     "min_nodes": "elastic: {min_nodes: 1, max_nodes: 4}",
@@ -79,6 +82,7 @@ _EXAMPLES: Final = {
     "after": "after: [{job: prepare, on: done}]",
     "job": "after: [{job: prepare, on: done}]",
     "warn": "warn: {signal: USR1, before: 2m}",
+    "watch": "watch: {hang: 5m, act: restart}",
     "topology": "topology: {mode: require, within: rack}",
 }
 

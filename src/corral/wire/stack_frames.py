@@ -9,7 +9,7 @@ import msgspec
 
 from corral.domain.process_stacks import (
     MOST_FRAMES,
-    MOST_PROCESSES,
+    MOST_LISTED,
     MOST_THREADS,
     ProcessStacks,
 )
@@ -42,10 +42,10 @@ def decode_stacks(text: bytes) -> list[ProcessStacks]:
     Raises: ValueError.
     """
     processes = msgspec.json.decode(text, type=list[ProcessStacks])
-    for process in processes[:MOST_PROCESSES]:
+    for process in processes[:MOST_LISTED]:
         is_large = len(process.threads) > MOST_THREADS or any(
             len(thread.frames) > MOST_FRAMES for thread in process.threads
         )
         if is_large:
             raise ValueError(f"the stacks of process {process.pid} are too large")
-    return processes[:MOST_PROCESSES]
+    return processes[:MOST_LISTED]

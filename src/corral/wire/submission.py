@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from corral.domain.errors import SpecInvalid
+from corral.domain.hang import HangAct, WatchRule
 from corral.domain.ids import JobId, QueueName, is_name
 from corral.domain.job import (
     After,
@@ -24,6 +25,7 @@ from corral.domain.job import (
     Retry,
     TokenScope,
 )
+from corral.domain.keep_rule import BestRule, Goal
 from corral.domain.placement_constraints import Level, Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
 from corral.domain.spec_content import size_of
@@ -33,6 +35,7 @@ from corral.wire.array_indices import check_count
 from corral.wire.field_readers import OWN_TOKEN
 from corral.wire.spec_fields import RAY, Spec
 from corral.wire.spec_reader import Parsed, Problem, count_of, refusal
+from corral.wire.watch_rule import OFF
 
 MOST_AFTERS: Final = 100_000
 MOST_CHARACTERS: Final = 512 * 1000**2  # of all jobs of a submission
@@ -230,11 +233,11 @@ def job_from_spec(
         name=name,
         run=spec.run,
         nodes=spec.nodes,
-        resources=_resources(spec.resources),
+        resources=resources_of(spec.resources),
         any_of=tuple(
             Shape(
                 nodes=shape_spec.nodes or spec.nodes,
-                resources=_resources(shape_spec.resources),
+                resources=resources_of(shape_spec.resources),
             )
             for shape_spec in spec.any_of
         ),
@@ -264,7 +267,17 @@ def job_from_spec(
         image=spec.image,
         model=spec.model,
         ray=spec.kind == RAY,
-        watch=spec.watch,
+        watch=spec.watch is not None,
+        hang=_hang_rule(spec.watch),
+    )
+
+
+def _hang_rule(watch: shapes.WatchSpec | None) -> WatchRule:
+    if watch is None or watch.hang == OFF:
+        return WatchRule(is_on=False)
+    return WatchRule(
+        bound_seconds=None if isinstance(watch.hang, str) else watch.hang,
+        act=HangAct(watch.act),
     )
 
 
@@ -294,9 +307,17 @@ def _checkpoint(rule: shapes.CheckpointSpec | None) -> CheckpointRule | None:
     return CheckpointRule(
         path=rule.path or "",
         interval_seconds=rule.interval,
-        keep=rule.keep,
+        keep=rule.keep.last,
+        keep_every_seconds=rule.keep.every,
+        keep_best=_best_rule(rule.keep.best),
         source=rule.source or "",
     )
+
+
+def _best_rule(best: shapes.BestSpec | None) -> BestRule | None:
+    if best is None:
+        return None
+    return BestRule(metric=best.metric, count=best.count, goal=Goal(best.goal))
 
 
 def _elastic_from_spec(elastic: shapes.ElasticSpec | None) -> Elastic | None:
@@ -305,7 +326,8 @@ def _elastic_from_spec(elastic: shapes.ElasticSpec | None) -> Elastic | None:
     return Elastic(min_nodes=elastic.min_nodes, max_nodes=elastic.max_nodes)
 
 
-def _resources(resources: shapes.ResourcesSpec) -> Resources:
+def resources_of(resources: shapes.ResourcesSpec) -> Resources:
+    """Return the resources of one node."""
     gpu_type, gpu_millis = resources.gpu
     return Resources(
         gpu_millis=gpu_millis,

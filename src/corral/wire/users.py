@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from corral.domain import users as people
+from corral.domain.users import MOST_MONTH_TOKENS
 from corral.wire.job_parts import ForecastView
 from corral.wire.quotas import QuotaRow, RateRow
 
@@ -91,7 +92,8 @@ class TokenCreate(BaseModel):
     may call services and nothing else. Without `expires_seconds`, the token is valid
     for as long as the cluster's setting says; with `never_expires`, until it is
     revoked. If a token creates another one for its own user, the new token expires no
-    later than the first.
+    later than the first. `tokens_per_month`: most tokens of services that its requests
+    may use in a calendar month (UTC), within the limits of its user.
     """
 
     model_config = _ASKED
@@ -100,6 +102,7 @@ class TokenCreate(BaseModel):
     role: TokenRoleName | None = None
     expires_seconds: Annotated[float, Field(ge=1.0, le=LONGEST_SECONDS)] | None = None
     never_expires: bool = False
+    tokens_per_month: Annotated[int, Field(ge=1, le=MOST_MONTH_TOKENS)] | None = None
 
     @model_validator(mode="after")
     def _check_one_end(self) -> Self:
@@ -180,7 +183,8 @@ class PendingLogInsView(ForecastView):
 
 class TokenView(ForecastView):
     """A token without its secret. `node`: set for the token of a node; `state`: the
-    present state of the token."""
+    present state of the token. `tokens_per_month`: its budget of tokens of services, of
+    which `tokens_this_month` are used; null: it has none."""
 
     id: str
     user: str
@@ -191,9 +195,12 @@ class TokenView(ForecastView):
     expires_at: float | None
     revoked_at: float | None
     used_at: float | None
+    tokens_per_month: int | None = None
+    tokens_this_month: int | None = None
 
     @classmethod
-    def of(cls, token: people.Token, now: float) -> Self:
+    def of(cls, token: people.Token, now: float, used: int = 0) -> Self:
+        """Make the view. `used`: tokens of services in this month."""
         return cls(
             id=token.id,
             user=token.user,
@@ -204,6 +211,8 @@ class TokenView(ForecastView):
             expires_at=token.expires_at,
             revoked_at=token.revoked_at,
             used_at=token.used_at,
+            tokens_per_month=token.tokens_per_month,
+            tokens_this_month=None if token.tokens_per_month is None else used,
         )
 
 
@@ -226,6 +235,7 @@ class TokenMade(ForecastView):
     role: str
     expires_at: float | None
     is_shortened: bool = False
+    tokens_per_month: int | None = None
 
 
 class KeyRotated(ForecastView):

@@ -9,6 +9,7 @@ from corral.domain.units import written_duration
 from corral.wire.engine_presets import ENGINE_PRESETS
 from corral.wire.model_source import model_source_of
 from corral.wire.service_document import default_continuation, default_names
+from corral.wire.service_roles import written_roles
 from corral.wire.spec_fields import SERVICE
 from corral.wire.written_spec import plain_number, size_written, written_spec
 
@@ -29,7 +30,14 @@ def written_service(spec: ServiceSpec) -> dict[str, Any]:
     document |= dict(_model_fields(spec))
     if spec.engine:
         document["engine"] = spec.engine
-    document["replicas"] = spec.replicas_text
+    if spec.roles:
+        is_filled_in = bool(spec.source)
+        document["roles"] = written_roles(
+            spec.replica, spec.roles, is_filled_in=is_filled_in
+        )
+        document["transfer"] = spec.transfer.value
+    else:
+        document["replicas"] = spec.replicas_text
     omitted = {*_OF_JOBS, "run"} if spec.source else _OF_JOBS
     job = written_spec(spec.replica)
     document |= {name: value for name, value in job.items() if name not in omitted}
@@ -39,6 +47,8 @@ def written_service(spec: ServiceSpec) -> dict[str, Any]:
 def _model_fields(spec: ServiceSpec) -> Iterator[tuple[str, Any]]:
     """Yield where the model lies, for an engine that fills in the command, or else its
     name, and the further names."""
+    if spec.is_http:
+        return
     model, *further_models = spec.models
     preset = ENGINE_PRESETS.get(spec.engine)
     if not spec.source:

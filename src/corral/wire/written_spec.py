@@ -4,12 +4,15 @@ to run the same job."""
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from corral.domain.hang import WatchRule
 from corral.domain.job import CheckpointRule, JobSpec, TokenScope
+from corral.domain.keep_rule import DEFAULT_LAST, KeepRule
 from corral.domain.placement_constraints import AccountConstraint, Constraint, PlaceRule
 from corral.domain.resources import Resources
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, written_duration
 from corral.wire.field_readers import OWN_TOKEN
 from corral.wire.job_parts import ForecastView
+from corral.wire.watch_rule import OFF
 
 SIZES: Final = (
     ("GiB", 2**30),
@@ -52,11 +55,11 @@ def written_spec(spec: JobSpec) -> Document:
 def _resource_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     if spec.nodes != DEFAULT.nodes:
         yield "nodes", spec.nodes
-    if resources := _resources(spec.resources):
+    if resources := resources_written(spec.resources):
         yield "resources", resources
     if spec.any_of:
         forms = [
-            {"nodes": shape.nodes, "resources": _resources(shape.resources)}
+            {"nodes": shape.nodes, "resources": resources_written(shape.resources)}
             for shape in spec.any_of
         ]
         yield "any_of", forms
@@ -89,7 +92,8 @@ def _secret_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         yield "token", spec.token.value
 
 
-def _resources(needed: Resources) -> Document:
+def resources_written(needed: Resources) -> Document:
+    """Return the resources of one node as a document has them."""
     document: Document = {}
     if needed.gpu_millis or needed.gpu_type:
         gpus = plain_number(needed.gpu_millis / MILLIS_PER_GPU)
@@ -138,6 +142,19 @@ def _scheduling_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         yield "disconnect", spec.disconnect.value
     if not spec.watch:
         yield "watch", False
+    elif spec.hang != DEFAULT.hang:
+        yield "watch", _watch(spec.hang)
+
+
+def _watch(rule: WatchRule) -> Document:
+    if not rule.is_on:
+        return {"hang": OFF}
+    document: Document = {}
+    if rule.bound_seconds is not None:
+        document["hang"] = written_duration(rule.bound_seconds)
+    if rule.act != DEFAULT.hang.act:
+        document["act"] = rule.act.value
+    return document
 
 
 def _placement_fields(place: PlaceRule) -> Document:
@@ -191,6 +208,23 @@ def _checkpoint(rule: CheckpointRule) -> Document:
         document["from"] = rule.source
     if rule.interval_seconds is not None:
         document["interval"] = written_duration(rule.interval_seconds)
-    if rule.keep != 3:
-        document["keep"] = rule.keep
+    keep = _keep(rule.keep_rule)
+    if keep != DEFAULT_LAST:
+        document["keep"] = keep
+    return document
+
+
+def _keep(rule: KeepRule) -> int | Document:
+    """Return the rule of saves that stay as its short form, if it has one."""
+    if rule.every_seconds is None and rule.best is None:
+        return rule.last
+    document: Document = {"last": rule.last}
+    if rule.every_seconds is not None:
+        document["every"] = written_duration(rule.every_seconds)
+    if rule.best is not None:
+        document["best"] = {
+            "metric": rule.best.metric,
+            "count": rule.best.count,
+            "goal": rule.best.goal.value,
+        }
     return document

@@ -12,7 +12,8 @@ from corral.agent.content_cache.launch_models import LaunchModels
 from corral.agent.content_cache.source import ContentRequest
 from corral.agent.content_cache.store import ContentStore
 from corral.agent.fetch_inputs import NotStarted
-from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.desired_state import ReplicaLaunch
+from corral.domain.ids import AttemptNumber, JobId, ServiceName
 from corral.wire.content_messages import ContentNow, ContentPeers
 from tests.agent.content_cache.hf_server import HfServer, hf_server, model_files
 from tests.agent.nodes import launch_of
@@ -153,6 +154,40 @@ async def test_an_attempt_is_refused_by_the_job_or_by_the_cluster(
         hf.is_down = True
         away = await refusal(hf.source, HF_ENDPOINT=hf.url)
         assert (away.infra, "HTTP 503" in away.message) == (True, True)
+
+
+async def test_a_replica_gets_the_paths_of_its_adapters_beside_its_model(
+    hf: HfServer, tmp_path: Path
+) -> None:
+    async with keeper_in(tmp_path) as keeper:
+        models = LaunchModels(tmp_path, keeper)
+
+        async def given(model: str, *adapters: str) -> dict[str, str]:
+            replica = ReplicaLaunch(
+                service=ServiceName("chat"),
+                revision=1,
+                number=1,
+                probe="/health",
+                key="k",
+                adapters=adapters,
+            )
+            env = (("HF_ENDPOINT", hf.url),)
+            launch = launch_of("true", model=model, env=env, replica=replica)
+            return await models.variables(launch, {}, None)
+
+        for model in ("/data/m", hf.source):
+            paths = await given(model, hf.source, hf.source)
+            assert sorted(paths) == [
+                "CORRAL_ADAPTER_1",
+                "CORRAL_ADAPTER_2",
+                "CORRAL_MODEL",
+            ]
+            folders = {paths["CORRAL_ADAPTER_1"], paths["CORRAL_ADAPTER_2"]}
+            assert len(folders) == 2
+            assert all((Path(path) / "config.json").exists() for path in folders)
+        assert (Path(paths["CORRAL_MODEL"]) / "config.json").exists()
+        with pytest.raises(NotStarted, match="the adapter cannot be fetched"):
+            await given("/data/m", "hf://org/none")
 
 
 async def test_a_path_is_given_as_it_is_and_secrets_open_the_source(

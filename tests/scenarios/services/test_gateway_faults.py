@@ -26,14 +26,16 @@ from tests.scenarios.services.fleet import (
 
 READERS = 30
 GROWTH_MB = 25.0
+UNREADY_SECONDS = 6.0  # the first probe of an ejected replica comes after 5
 
 
-async def post_again(running: Fleet, number: int) -> int:
+async def post_again(running: Fleet, number: int, lost: list[int]) -> int:
     """Return the status of a request that is sent once more after a lost connection,
-    as clients of OpenAI's API do."""
+    as clients of OpenAI's API do; note each loss."""
     for _ in range(3):
         with suppress(OSError, asyncio.IncompleteReadError):
             return (await running.post(chat(number))).status
+        lost.append(number)
         await asyncio.sleep(0.02)
     return 0
 
@@ -46,29 +48,39 @@ def test_one_of_two_gateway_processes_is_killed_and_then_both_are_replaced(
         async with fleet(tmp_path, engine, 2, words=("--workers", "2")) as running:
             await running.until(lambda: len(listeners(running)) == 2)
             statuses: list[int] = []
+            lost: list[int] = []
             is_over = False
 
             async def client(number: int) -> None:
                 while not is_over:
-                    statuses.append(await post_again(running, number))
+                    statuses.append(await post_again(running, number, lost))
 
             clients = [asyncio.ensure_future(client(number)) for number in range(6)]
             await running.until(lambda: len(statuses) > 20)
             os.kill(listeners(running)[0], signal.SIGKILL)
             count = len(statuses)
             await running.until(lambda: len(statuses) > count + 40)
+            lost.clear()  # those of the killed process
+            replaced = [pid for pid in listeners(running) if is_running(pid)]
+            assert replaced
             assert running.gateway is not None
             os.kill(running.gateway.pid, signal.SIGUSR2)
             await running.until(
                 lambda: any("has taken over" in line for line in running.log)
             )
+            await running.until(lambda: not any(map(is_running, replaced)))
             count = len(statuses)
             await running.until(lambda: len(statuses) > count + 40)
             is_over = True
             await asyncio.gather(*clients)
             assert set(statuses) == {200}
+            assert lost == [], "a replacement loses no connection"
 
     play(scenario())
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}/exe").exists()  # a zombie has none
 
 
 def listeners(running: Fleet) -> list[int]:
@@ -181,6 +193,10 @@ def test_a_replica_without_its_model_gets_no_requests_until_a_completion_passes(
                 burst = [running.post(chat(number)) for number in range(12)]
                 answers = await asyncio.gather(*burst)
                 assert {answer.status for answer in answers} == {200}
+            until = time.monotonic() + UNREADY_SECONDS
+            while time.monotonic() < until:  # probes come and fail
+                assert (await running.post(chat())).status == 200
+                assert (await running.metrics())["replicas_available"] == 1
             ready.touch()
             await running.until_available(2)  # a probe has passed, a real completion
             assert (await running.post(chat())).status == 200

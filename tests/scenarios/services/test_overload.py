@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ COMMON = {
     "llama": ("--slots", "4"),
 }
 AT_ONCE = 12
+REFUSAL_SECONDS = 0.05
 
 
 @dataclass
@@ -91,6 +93,7 @@ def test_three_times_the_peak_is_refused_early_and_costs_no_goodput(
                 outcome = await overloaded(running, 3 * peak, tokens)
             assert set(outcome.statuses) <= {200, 429, 503}
             assert outcome.has_retry_after
+            assert median(outcome.refusal_seconds) <= REFUSAL_SECONDS
             goodput = outcome.in_time / SECONDS / peak
             # llama.cpp, the gateway and the client share the cores of the machine
             assert goodput >= (0.9 if engine == "mock" else 0.6), f"{goodput:.0%}"

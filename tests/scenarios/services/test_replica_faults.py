@@ -127,8 +127,16 @@ def test_a_slow_replica_and_a_faulty_one_cost_little_and_are_never_all_ejected(
     tmp_path: Path, engine: str
 ) -> None:
     async def scenario() -> None:
-        faults = [(), (), ("--delay", "0.5"), ("--errors", "0.05")]
-        async with fleet(tmp_path, engine, 4, faults=faults) as running:
+        faults = [(), ("--delay", "0.5"), ("--errors", "0.05")]
+        async with fleet(tmp_path, engine, 3, faults=faults) as running:
+            # without the healthy one, so that the faulty one certainly gets requests
+            running.write_routes(running.replicas[1:])
+            await running.until_available(2)
+            while not (await running.metrics())["retries_total"]:
+                statuses = [answer.status for answer in await requests(running, 20)]
+                assert statuses == [200] * 20
+            running.write_routes()
+            await running.until_available(3)
             await requests(running, 60)
             available = []
             seconds: list[float] = []
@@ -146,6 +154,26 @@ def test_a_slow_replica_and_a_faulty_one_cost_little_and_are_never_all_ejected(
             assert min(available) >= 2
             late = sum(value > 0.45 for value in seconds)
             assert late <= 0.1 * len(seconds), f"{late} of {len(seconds)} were slow"
+
+    play(scenario())
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("engine", ENGINES)
+def test_when_all_replicas_err_half_of_them_still_get_requests(
+    tmp_path: Path, engine: str
+) -> None:
+    async def scenario() -> None:
+        common = ("--errors", "0.5")
+        async with fleet(tmp_path, engine, 4, common=common) as running:
+            statuses: set[int] = set()
+            available = []
+            for _ in range(20):
+                answers = await requests(running, 16)
+                statuses |= {answer.status for answer in answers}
+                available.append((await running.metrics())["replicas_available"])
+            assert statuses == {200, 500}
+            assert min(available) == 2
 
     play(scenario())
 

@@ -44,6 +44,7 @@ export interface AttemptView {
   exit_code: number | null;
   failed_at: string;
   failure: string | null;
+  hang: HangView | null;
   idle_since: number | null;
   images: string[];
   last_step: number | null;
@@ -250,21 +251,33 @@ export interface CheckedNode {
   state: string;
 }
 
+export interface CheckpointChange {
+  attempt: number | null;
+  force: boolean;
+  to: "pin" | "unpin" | "rm";
+}
+
 export interface CheckpointView {
   at: number;
   attempt: number;
+  kept: string[];
   manifest_sha256: string;
+  metrics: Record<string, number>;
   path: string;
+  pinned: boolean;
   pruned: boolean;
   quarantined: string;
+  retired: string;
   seconds: number;
   size_bytes: number;
   stall_seconds: number;
   step: number;
+  verified_at: number | null;
 }
 
 export interface Checkpoints {
   checkpoints: CheckpointView[];
+  warnings: string[];
 }
 
 export interface Checkup {
@@ -520,6 +533,19 @@ export interface HTTPValidationError {
   detail: ValidationError[];
 }
 
+export interface HangView {
+  act: string;
+  at: number;
+  frame: string;
+  node: string | null;
+  phase: string;
+  places: string[];
+  rank: number | null;
+  stalled_seconds: number;
+  step: number;
+  text: string;
+}
+
 export interface HeadDown {
   jobs: "leave" | "stop";
 }
@@ -619,6 +645,10 @@ export interface JobDetail {
   warned: Warned | null;
   whose: string;
   workdir: string | null;
+}
+
+export interface JobResume {
+  step: number | null;
 }
 
 export interface JobSignal {
@@ -734,6 +764,8 @@ export interface LentView {
   back_within_seconds: number | null;
   borrowers: LentToView[];
   earned: number;
+  falling_asleep: number;
+  is_stopped: boolean;
   lent_gpu_hours: number;
   lost_gpu_hours: number;
   queue: string;
@@ -1271,6 +1303,7 @@ export interface ReplicaView {
   ready_at: number | null;
   reason: string;
   revision: number;
+  role: string;
   sleep: string;
   state: string;
   under_way: number | null;
@@ -1315,6 +1348,14 @@ export interface RevisionView {
   at: number;
   by: string;
   number: number;
+}
+
+export interface RoleView {
+  ready: number;
+  reason: string;
+  replicas: string;
+  role: string;
+  wanted: number;
 }
 
 export interface RollBackBody {
@@ -1387,6 +1428,7 @@ export interface ServiceRow {
   condition: string;
   created_at: number;
   id: string;
+  is_http: boolean;
   models: string[];
   name: string;
   owner: string;
@@ -1397,6 +1439,7 @@ export interface ServiceRow {
   reason: string;
   replicas: string;
   revision: number;
+  roles: RoleView[];
   state: string;
   stopped_at: number | null;
   url: string;
@@ -1405,6 +1448,7 @@ export interface ServiceRow {
 
 export interface ServiceScaleBody {
   replicas: number | string;
+  role: "" | "prefill" | "decode";
 }
 
 export interface ServiceView {
@@ -1416,6 +1460,7 @@ export interface ServiceView {
   events: EventView[];
   failed_starts: number;
   id: string;
+  is_http: boolean;
   last_end: string;
   million_token_cost: number | null;
   models: string[];
@@ -1431,6 +1476,7 @@ export interface ServiceView {
   retry_at: number | null;
   revision: number;
   revisions: RevisionView[];
+  roles: RoleView[];
   scale_events: EventView[];
   spec: Record<string, unknown> | null;
   state: string;
@@ -1565,6 +1611,7 @@ export interface TokenCreate {
   expires_seconds: number | null;
   never_expires: boolean;
   role: "caller" | "viewer" | "user" | "operator" | "admin" | null;
+  tokens_per_month: number | null;
   user: string | null;
 }
 
@@ -1574,6 +1621,7 @@ export interface TokenMade {
   is_shortened: boolean;
   role: string;
   token: string;
+  tokens_per_month: number | null;
   user: string;
 }
 
@@ -1594,6 +1642,8 @@ export interface TokenView {
   revoked_at: number | null;
   role: string;
   state: "valid" | "expired" | "revoked" | "used";
+  tokens_per_month: number | null;
+  tokens_this_month: number | null;
   used_at: number | null;
   user: string;
 }
@@ -1705,8 +1755,10 @@ export interface Why {
   ending: ExpectedEndView | null;
   failed: Failed | null;
   forecast: StartForecastView | null;
+  hang: string;
   holders: string;
   id: string;
+  lent: string;
   name: string;
   place: number | null;
   reason: string;

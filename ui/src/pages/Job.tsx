@@ -9,6 +9,7 @@ import type { JobDetail, Why as WhyAnswer } from "../api/types";
 import { ArrayOf } from "../job/ArrayOf";
 import { gpuHours, ranSeconds } from "../job/attempts";
 import { Gpus } from "../job/Gpus";
+import { Hang } from "../job/Hang";
 import { Logs } from "../job/Logs";
 import { Machines } from "../job/Machines";
 import { Outputs } from "../job/Outputs";
@@ -60,6 +61,7 @@ function Parts({ job }: { job: JobDetail }) {
       </div>
       {range && <Training job={job} range={range} />}
       {job.run === null ? <NoLogs owner={job.owner} /> : <Logs job={job} />}
+      <Hang job={job} />
       <Stacks job={job} />
       <Gpus job={job} />
       {range && <Machines job={job} range={range} />}
@@ -207,6 +209,7 @@ function Why({ job }: { job: JobDetail }) {
       <div className="grid" style={{ gap: 8 }}>
         {!again && <p>{said || `The job is ${job.state.toLowerCase()}.`}</p>}
         {failed && <Failed is={failed} />}
+        {data?.hang && !FINAL.has(job.state) && <p className="soft">{data.hang}</p>}
         {data?.place && (
           <p>
             Number {count(data.place)} of {count(data.waiting)} in line{" "}

@@ -5,14 +5,14 @@ import { Link, useParams } from "@tanstack/react-router";
 import { part, post, remove } from "../api/http";
 import { useLent, useService } from "../api/queries";
 import { noChange, useWho } from "../api/rights";
-import type { LentView, ReplicaView, RevisionView, ServiceView } from "../api/types";
+import type { LentToView, LentView, ReplicaView, RevisionView, ServiceView } from "../api/types";
 import { Ago, Card, Empty, Head, State, Tile, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { Feed } from "../parts/Feed";
 import { count, latency, ownTime, percent } from "../parts/say";
 import { ServiceCurves } from "../parts/serviceCurves";
 import { type Column, Table } from "../parts/Table";
-import { modelOf } from "./Services";
+import { modelOf, readyOf } from "./Services";
 
 export function Service() {
   const { service: name } = useParams({ from: "/services/$service" });
@@ -35,6 +35,7 @@ export function Service() {
           <div className="grid">
             <Replicas service={service} />
             <ServiceCurves service={service.name} />
+            <Lent service={service} />
             <Revisions service={service} />
             <About service={service} />
           </div>
@@ -96,7 +97,7 @@ function Measured({ service }: { service: ServiceView }) {
   return (
     <dl className="tiles">
       <Tile name="Ready" note={`${service.replicas} allowed`}>
-        {service.ready} of {service.wanted}
+        {readyOf(service)}
       </Tile>
       <Tile name="Requests/s" note={`${count(rates.failed_per_second)} of them failed`}>
         {count(rates.requests_per_second)}
@@ -133,6 +134,60 @@ export function lentNote(lent: Pick<LentView, "take_backs" | "take_backs_in_time
   return `taken back ${lent.take_backs} times, ${lent.take_backs_in_time} in time`;
 }
 
+/** Borrowers of the GPUs of sleeping replicas, as `corral report lent` lists them. */
+function Lent({ service }: { service: ServiceView }) {
+  const report = useLent().data;
+  const lent = report?.services.find((one) => one.service === service.name);
+  if (!report || !lent || !(lent.asleep_gpu_hours || lent.borrowers.length)) return null;
+  return (
+    <Card title="Lent GPUs" aside={lentAside(lent, report.currency)} bare>
+      {lent.borrowers.length ? (
+        <Table
+          of="Borrowers"
+          rows={lent.borrowers}
+          keyOf={(one) => `${one.queue} ${one.user} ${one.gpu_type}`}
+          columns={borrowerColumns(report.currency)}
+        />
+      ) : (
+        <Empty>No job has used GPUs of a sleeping replica.</Empty>
+      )}
+    </Card>
+  );
+}
+
+/** What the GPUs of sleeping replicas were used for, in all. */
+export function lentAside(
+  lent: Pick<
+    LentView,
+    "asleep_gpu_hours" | "lent_gpu_hours" | "lost_gpu_hours" | "earned" | "wake_seconds"
+  >,
+  currency: string,
+): string {
+  const parts = [
+    `${count(lent.lent_gpu_hours)} of ${count(lent.asleep_gpu_hours)} GPU-h asleep were lent`,
+    lent.lost_gpu_hours > 0 && `${count(lent.lost_gpu_hours)} of them lost`,
+    lent.earned > 0 && `earned ${count(lent.earned)} ${currency}`,
+    lent.wake_seconds !== null && `slowest wake ${latency(lent.wake_seconds)}`,
+  ];
+  return parts.filter(Boolean).join("; ");
+}
+
+function borrowerColumns(currency: string): Column<LentToView>[] {
+  return [
+    { name: "User", look: "tight", of: (one) => one.user },
+    { name: "Queue", look: "tight", of: (one) => one.queue },
+    { name: "GPU", look: "wide", of: (one) => one.gpu_type },
+    { name: "GPU-hours", look: "number", of: (one) => count(one.gpu_hours) },
+    { name: "Lost", look: "number", of: (one) => count(one.lost_gpu_hours) },
+    {
+      name: `Earned, ${currency}`,
+      look: "number",
+      of: (one) => (one.earned === null ? "–" : count(one.earned)),
+    },
+    { name: "Take-backs", look: "number", of: (one) => one.take_backs },
+  ];
+}
+
 const REPLICAS: Column<ReplicaView>[] = [
   {
     name: "Replica",
@@ -144,6 +199,7 @@ const REPLICAS: Column<ReplicaView>[] = [
     ),
   },
   { name: "State", look: "tight", of: (replica) => <State is={replicaState(replica)} /> },
+  { name: "Role", look: "tight", of: (replica) => replica.role },
   { name: "Revision", look: "number", of: (replica) => replica.revision },
   { name: "Nodes", look: "tight", of: (replica) => replica.nodes.join(", ") },
   {
@@ -165,13 +221,18 @@ export function replicaState(
 
 function Replicas({ service }: { service: ServiceView }) {
   return (
-    <Card title="Replicas" aside={ownTime(service.reason)} bare>
+    <Card title="Replicas" aside={service.roles.length ? "" : ownTime(service.reason)} bare>
+      {service.roles.map((one) => (
+        <p key={one.role} className="soft" style={{ margin: 12 }}>
+          {one.role}, {one.replicas} allowed: {ownTime(one.reason)}
+        </p>
+      ))}
       {service.replica_list.length ? (
         <Table
           of="Replicas"
           rows={service.replica_list}
           keyOf={(replica) => replica.job}
-          columns={REPLICAS}
+          columns={service.roles.length ? REPLICAS : REPLICAS.filter((one) => one.name !== "Role")}
         />
       ) : (
         <Empty>The service has no replicas now.</Empty>

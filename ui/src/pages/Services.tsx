@@ -53,7 +53,7 @@ const COLUMNS: Column<ServiceRow>[] = [
   {
     name: "Ready",
     look: (service) => (service.ready < service.wanted ? "number warn" : "number"),
-    of: (service) => `${service.ready} of ${service.wanted}`,
+    of: readyOf,
   },
   { name: "Replicas", look: "number", of: (service) => service.replicas },
   {
@@ -71,6 +71,12 @@ const COLUMNS: Column<ServiceRow>[] = [
   { name: "Owner", look: "tight soft", of: (service) => service.owner },
   { name: "Created", look: "tight soft", of: (service) => <Ago at={service.created_at} /> },
 ];
+
+/** How many of the wanted replicas are ready, of each role if there are any. */
+export function readyOf(service: Pick<ServiceRow, "ready" | "wanted" | "roles">): string {
+  if (!service.roles.length) return `${service.ready} of ${service.wanted}`;
+  return service.roles.map((one) => `${one.role} ${one.ready} of ${one.wanted}`).join(", ");
+}
 
 /** The name under which clients call the service: that of its model if it has one. */
 export function modelOf(service: Pick<ServiceRow, "models" | "name">): string {

@@ -3,8 +3,8 @@ import type { NodeView, ReportView } from "../api/types";
 import { totalOf, withoutUnused } from "./Money";
 import { sorted } from "./Nodes";
 import { rounded } from "./Plan";
-import { lentNote, replicaState, revisionState } from "./Service";
-import { modelOf } from "./Services";
+import { lentAside, lentNote, replicaState, revisionState } from "./Service";
+import { modelOf, readyOf } from "./Services";
 
 const node = (id: string, cpus: number): NodeView => ({ id, cpus }) as NodeView;
 
@@ -48,6 +48,15 @@ test("a service is called by the name of its model, or by its own", () => {
   expect(modelOf({ name: "chat", models: ["chat"] })).toBe("chat");
 });
 
+test("the replicas of each role are counted apart", () => {
+  const roles = [
+    { role: "prefill", ready: 1, wanted: 2, replicas: "1..4", reason: "" },
+    { role: "decode", ready: 3, wanted: 3, replicas: "3", reason: "" },
+  ];
+  expect(readyOf({ ready: 4, wanted: 5, roles })).toBe("prefill 1 of 2, decode 3 of 3");
+  expect(readyOf({ ready: 4, wanted: 5, roles: [] })).toBe("4 of 5");
+});
+
 test("a replica is ready, draining, or as its job", () => {
   const replica = { state: "RUNNING", ready_at: null, draining_at: null };
   expect(replicaState(replica)).toBe("RUNNING");
@@ -73,4 +82,19 @@ test("a revision that did not pass its canary says why", () => {
 test("a note says how often lent GPUs were back in time", () => {
   expect(lentNote({ take_backs: 0, take_backs_in_time: 0 })).toBe("never taken back from a job");
   expect(lentNote({ take_backs: 4, take_backs_in_time: 3 })).toBe("taken back 4 times, 3 in time");
+});
+
+test("the card of lent GPUs says what was lent, lost and earned, and leaves out nothings", () => {
+  const lent = {
+    asleep_gpu_hours: 40,
+    lent_gpu_hours: 24.5,
+    lost_gpu_hours: 0.5,
+    earned: 49,
+    wake_seconds: 1.4,
+  };
+  expect(lentAside(lent, "EUR")).toBe(
+    "24.5 of 40 GPU-h asleep were lent; 0.5 of them lost; earned 49 EUR; slowest wake 1.40 s",
+  );
+  const none = { ...lent, lost_gpu_hours: 0, earned: 0, wake_seconds: null };
+  expect(lentAside(none, "EUR")).toBe("24.5 of 40 GPU-h asleep were lent");
 });

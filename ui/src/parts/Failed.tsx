@@ -36,7 +36,7 @@ export function Failed({ is: one }: { is: Found }) {
       <Quote line={one.quote} />
       {one.failed_at && (
         <>
-          <dt>Raised at</dt>
+          <dt>{one.failure === "hang" ? "Stood at" : "Raised at"}</dt>
           <dd>
             <code>{one.failed_at}</code>
           </dd>

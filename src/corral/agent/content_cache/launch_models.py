@@ -1,9 +1,10 @@
-"""Models of attempts: each is on the node before the ranks start, which get its path in
-CORRAL_MODEL."""
+"""Models of attempts, and the adapters of replicas: they are on the node before the ranks
+start, which get their paths in CORRAL_MODEL, CORRAL_ADAPTER_1, and so on."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from corral.agent.content_cache.choose_source import parse_source, source_env
 from corral.agent.content_cache.keeper import ContentKeeper
@@ -14,7 +15,9 @@ from corral.agent.job_account import JobAccount
 from corral.agent.outputs.work_record import MODEL
 from corral.domain.desired_state import Launch
 from corral.domain.errors import CorralError
-from corral.wire.model_source import MODEL_VARIABLE
+from corral.wire.model_source import MODEL_VARIABLE, adapter_variable
+
+ADAPTERS: Final = ".adapters"
 
 
 class LaunchModels:
@@ -27,8 +30,8 @@ class LaunchModels:
     async def variables(
         self, launch: Launch, secrets: Mapping[str, str], account: JobAccount | None
     ) -> dict[str, str]:
-        """Return the variable with the path of the attempt's model, once the model is
-        there; empty for an attempt without a model.
+        """Return the variables with the paths of the attempt's model and adapters, once
+        these are there; empty for an attempt without a model.
 
         Raises: NotStarted.
         """
@@ -36,26 +39,43 @@ class LaunchModels:
             return {}
         job, attempt = launch.key
         folder = self._node_dir / "attempts" / f"{job}.{attempt}" / MODEL
+        env = source_env(dict(launch.env), secrets)
+        paths = {}
+        if parse_source(launch.model).kind.is_fetched:
+            model = await self._fetch("model", launch.model, folder, launch, env)
+            paths[MODEL_VARIABLE] = str(model)
+        else:
+            paths[MODEL_VARIABLE] = _expanded(launch.model, account)
+        adapters = launch.replica.adapters if launch.replica is not None else ()
+        # inside the model's folder, which is replaced as a whole before
+        for number, source in enumerate(adapters, 1):
+            place = folder / ADAPTERS / str(number)
+            adapter = await self._fetch("adapter", source, place, launch, env)
+            paths[adapter_variable(number)] = str(adapter)
+        return paths
+
+    async def _fetch(
+        self,
+        what: str,
+        source: str,
+        folder: Path,
+        launch: Launch,
+        env: Mapping[str, str],
+    ) -> Path:
+        """Return the path of content in the attempt's folder. Raises: NotStarted."""
         try:
-            if not parse_source(launch.model).kind.is_fetched:
-                return {MODEL_VARIABLE: _expanded(launch.model, account)}
-            request = ContentRequest(
-                source=launch.model,
-                user=launch.owner,
-                env=source_env(dict(launch.env), secrets),
-            )
-            path = await self._keeper.give(request, folder, launch.key)
+            request = ContentRequest(source=source, user=launch.owner, env=env)
+            return await self._keeper.give(request, folder, launch.key)
         except ContentRefused as refused:
-            reason = f"the model cannot be fetched: {refused.message}"
+            reason = f"the {what} cannot be fetched: {refused.message}"
             raise NotStarted(reason, infra=False) from refused
         except CorralError as trouble:
             hint = f"; {trouble.hint}" if trouble.hint else ""
-            reason = f"the model cannot be fetched: {trouble.message}{hint}"
+            reason = f"the {what} cannot be fetched: {trouble.message}{hint}"
             raise NotStarted(reason, infra=True) from trouble
         except OSError as trouble:
-            reason = f"the model cannot be put into the attempt's folder: {trouble}"
+            reason = f"the {what} cannot be put into the attempt's folder: {trouble}"
             raise NotStarted(reason, infra=True) from trouble
-        return {MODEL_VARIABLE: str(path)}
 
 
 def _expanded(path: str, account: JobAccount | None) -> str:

@@ -26,6 +26,7 @@ from corral.agent.shim.spawn import Child
 from corral.agent.shim.state import Record, ShimState, save_record
 from corral.agent.shim.termination import SHELL, Grace
 from corral.agent.watching.hook_file import lay_out_hook, with_hook
+from corral.agent.watching.rank_reports import report_record
 from corral.domain import bounds
 from corral.domain.culprits import OWN_PROGRAM
 from corral.domain.trouble_kind import TroubleKind
@@ -388,6 +389,11 @@ class AttemptLife:
         elif kind == "steps":
             self.state.take_steps(message, wall(), self.spec.ranks)
             self._schedule_publish()
+        elif kind == "phase":
+            self.state.take_phase(message, self.spec.ranks)
+            self._schedule_publish()
+        elif kind == "stalled":
+            self._lines.tell_agents(report_record(message))
         elif kind == "save":
             self._ledger.save(save_record(message, self.spec.attempt, wall()))
         elif kind == "refuse":
@@ -441,7 +447,12 @@ class AttemptLife:
     def _committed(self, message: Message) -> None:
         steps = [bounds.integer("step", step) for step in message["steps"]]
         self.state.acknowledge(self.spec.attempt, steps)
-        self._lines.tell_ranks({"type": "committed", "steps": steps})
+        pinned = [
+            [bounds.integer("attempt", attempt), bounds.integer("step", step)]
+            for attempt, step in message.get("pinned") or ()
+        ]
+        order = {"type": "committed", "steps": steps}
+        self._lines.tell_ranks(order | ({"pinned": pinned} if pinned else {}))
         self._publish_state()
 
     def _attach_client(self, line: ShimConnection, message: Message) -> None:

@@ -12,7 +12,9 @@ from corral.domain.bounds import (
     MOST_MOMENT,
     MOST_RANKS,
     MOST_SAVES,
+    MOST_SCALARS,
     PATH_LETTERS,
+    SCALAR_LETTERS,
     SENTENCE_LETTERS,
     OutOfBounds,
     cut,
@@ -24,6 +26,7 @@ from corral.domain.bounds import (
 
 Record = dict[str, Any]
 SPENT: Final = ("data_seconds", "compute_seconds", "save_seconds")
+PHASE_LETTERS: Final = 64
 COUNTED_SECONDS: Final = ("data_seconds", "compute_seconds")
 PACE: Final = ("rank", "step", "data_seconds", "compute_seconds", "wait_seconds")
 NOT_WITHIN: Final = (ValueError, KeyError, TypeError)
@@ -49,6 +52,8 @@ class ShimState:
         self.infra = True
         self.trouble_of = ""
         self.trouble_kind = ""
+        # which ranks say that they are in a phase without steps, and in which
+        self.declared: dict[int, str] = {}
         self.dropped = 0  # messages of ranks that were out of bounds
         self.waits_for_input: int | None = None  # the first rank that does
 
@@ -138,6 +143,22 @@ class ShimState:
         slowest = min(processes.values(), key=itemgetter("step"))
         self.take_progress({**slowest, "rank": rank}, at, ranks)
 
+    def take_phase(self, message: Record, ranks: Container[int]) -> None:
+        """Record the phase in which a rank says that it is; "" ends it.
+
+        `ranks`: the ranks of this node. Raises: OutOfBounds, KeyError.
+        """
+        rank = integer("rank", message["rank"], least=0)
+        phase = text("phase", message["phase"], letters=PHASE_LETTERS)
+        if rank not in ranks:
+            raise OutOfBounds(
+                f"a phase is of rank {rank}, which does not run on this node"
+            )
+        if phase:
+            self.declared[rank] = phase
+        else:
+            self.declared.pop(rank, None)
+
     def acknowledge(self, attempt: int, steps: Iterable[int]) -> None:
         """Remove the saves of this attempt that the head has recorded: they need no
         further report."""
@@ -165,6 +186,7 @@ class ShimState:
             "trouble_of": self.trouble_of,
             "trouble_kind": self.trouble_kind,
             "dropped": self.dropped,
+            "declared": sorted(set(self.declared.values())),
             "waits_for_input": self.waits_for_input,
         }
 
@@ -193,8 +215,25 @@ def save_record(message: Record, attempt: int, at: float) -> Record:
         "quarantined": cut(
             _text_or_empty(message.get("quarantined")), SENTENCE_LETTERS
         ),
-        "at": number("at", at, most=MOST_MOMENT),
+        # the rank's clock, by which it prunes saves as well
+        "at": number("at", field(message, "saved_at", at), most=MOST_MOMENT),
+        "metrics": _metrics_of(message.get("metrics") or ()),
+        "verified_at": None
+        if message.get("verified_at") is None
+        else number("verified_at", message["verified_at"], most=MOST_MOMENT),
     }
+
+
+def _metrics_of(pairs: Iterable[Any]) -> list[list[Any]]:
+    """Return the metrics of a save as pairs of a name and a value, at most MOST_SCALARS.
+    Raises: OutOfBounds, TypeError, ValueError."""
+    return [
+        [
+            text("metric", name, letters=SCALAR_LETTERS),
+            number(name, value, most=MOST_LOSS),
+        ]
+        for name, value in list(pairs)[:MOST_SCALARS]
+    ]
 
 
 def progress_record(message: Record, at: float) -> Record:

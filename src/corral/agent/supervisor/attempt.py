@@ -7,11 +7,11 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from corral.agent import containment, journal
 from corral.agent.clocks import since_boot
@@ -26,9 +26,17 @@ from corral.agent.shim.state import (
     of_journal,
     progress_within,
 )
+from corral.agent.watching.rank_reports import (
+    MOST_REPORTS,
+    RankReport,
+    phase_named,
+    report_of,
+)
 from corral.domain.attempt import Exit, Save
 from corral.domain.bounds import MOST_SAVES, SENTENCE_LETTERS, cut
 from corral.domain.desired_state import Stop, TimeWarning
+from corral.domain.hang import StallPhase
+from corral.domain.keep_rule import Metrics, SaveKey
 from corral.domain.observed_state import AttemptKey, Pace, Phase, Progress, Scalar, Seen
 from corral.domain.trouble_kind import TroubleKind
 from corral.wire.shim_spec import ShimSpec
@@ -71,6 +79,8 @@ class Supervised:
     refusal_is_infra: bool = True
     refusal_of: str = ""
     known: bool = False  # its state has been received or read at least once
+    # what ranks without steps report themselves
+    reports: dict[int, RankReport] = field(default_factory=dict)
     _image: str | None = None  # its digest, once it has been looked for
     _state: Record = field(default_factory=lambda: ShimState().message)
     _writer: asyncio.StreamWriter | None = None
@@ -79,6 +89,7 @@ class Supervised:
     _stop_until: float = float("inf")
     _notice: Record | None = None
     _committed: frozenset[int] = frozenset()
+    _pinned: frozenset[SaveKey] = frozenset()
     # made once for each change: every beat asks for all of them
     _seen: Seen | None = None
 
@@ -140,7 +151,7 @@ class Supervised:
         because an older shim checks no bounds."""
         job, attempt = self.key
         return [
-            Save(job=job, **save)
+            Save(job=job, **save | {"metrics": _pairs_of(save.get("metrics", ()))})
             for save in self._state["saves"][:MOST_SAVES]
             if is_within(save)
             and (
@@ -260,8 +271,26 @@ class Supervised:
     def _heard(self, message: Record) -> None:
         if message["type"] == "state":
             self._update_state(message)
+        elif message["type"] == "stalled":
+            self._take_report(message)
         elif message["type"] == "warning":
             log.warning("%s.%s: %s", *self.key, message["text"])
+
+    def _take_report(self, message: Record) -> None:
+        """Keep the newest report of a rank that makes no steps. A report out of bounds
+        is ignored."""
+        with suppress(ValueError, KeyError, TypeError):
+            report = report_of(message)
+            if report.rank in self.reports or len(self.reports) < MOST_REPORTS:
+                self.reports[report.rank] = report
+
+    @property
+    def declared_phases(self) -> frozenset[StallPhase]:
+        """Return the phases in which ranks say that they are."""
+        # a shim of an older version does not say
+        return frozenset(
+            phase_named(str(name)) for name in self._state.get("declared", ())
+        )
 
     def _update_state(self, state: Record) -> None:
         self.known = True
@@ -347,14 +376,19 @@ class Supervised:
     def signal(self, number: int, to: To) -> None:
         self._send_message({"type": "signal", "number": number, "to": to})
 
-    def committed(self, steps: tuple[int, ...]) -> None:
-        if frozenset(steps) != self._committed:
+    def committed(self, steps: tuple[int, ...], pinned: tuple[SaveKey, ...]) -> None:
+        before = (self._committed, self._pinned)
+        if (frozenset(steps), frozenset(pinned)) != before:
             self._committed, self._seen = frozenset(steps), None
+            self._pinned = frozenset(pinned)
             self._send_message(self._committed_message())
 
     def _committed_message(self) -> Record | None:
         steps = sorted(self._committed)
-        return {"type": "committed", "steps": steps} if steps else None
+        pinned = sorted(self._pinned)
+        if not steps:
+            return None  # nothing is pruned before a save is recorded
+        return {"type": "committed", "steps": steps, "pinned": pinned}
 
     def _send_message(self, message: Record | None) -> None:
         if message is not None and self._writer is not None:
@@ -387,6 +421,10 @@ def kill_all(group: containment.Containment, seconds: float) -> bool:
         pause_seconds = min(pause_seconds * 1.5, 0.1)
     group.remove()
     return True
+
+
+def _pairs_of(metrics: Iterable[Sequence[Any]]) -> Metrics:
+    return tuple((str(name), float(value)) for name, value in metrics)
 
 
 async def _open_streams(

@@ -33,9 +33,13 @@ from corral.agent.supervisor.attempt import Supervised, connect_shim
 from corral.agent.supervisor.kill_node import kill_node
 from corral.agent.supervisor.shim_spec import folder_of, shim_spec_on
 from corral.agent.user_accounts import load_policy
+from corral.agent.watching.rank_reports import RankReport
+from corral.agent.watching.stall_evidence import EVIDENCE_FOLDER
 from corral.domain.desired_state import Launch, Stop, TimeWarning
 from corral.domain.errors import Trouble
+from corral.domain.hang import StallPhase
 from corral.domain.ids import AttemptNumber, JobId, UserName
+from corral.domain.keep_rule import SaveKey
 from corral.domain.node_policy import NodePolicy
 from corral.domain.observed_state import AttemptKey, Seen
 from corral.domain.pilot import is_part
@@ -140,10 +144,16 @@ class Supervisor:
         if attempt is not None:
             attempt.stop(stop, time.monotonic())
 
-    def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None:
-        """Notify the attempt's ranks that the head has recorded these saves."""
+    def committed(
+        self,
+        key: AttemptKey,
+        steps: tuple[int, ...],
+        pinned: tuple[SaveKey, ...] = (),
+    ) -> None:
+        """Notify the attempt's ranks that the head has recorded these saves. `pinned`:
+        saves of the job that must not be pruned."""
         if key in self._attempts:
-            self._attempts[key].committed(steps)
+            self._attempts[key].committed(steps, pinned)
 
     def warn(self, notice: TimeWarning) -> None:
         """Warn the attempt's ranks that its time is nearly over.
@@ -192,7 +202,7 @@ class Supervisor:
         for name in (journal.FILE, LAUNCH, SOCKET, PID_FILE):
             with suppress(OSError):
                 (attempt.folder / name).unlink(missing_ok=True)
-        for name in ("logs", TMP, launch_files.FOLDER, MODEL):
+        for name in ("logs", EVIDENCE_FOLDER, TMP, launch_files.FOLDER, MODEL):
             self._remove_folder(attempt.folder / name)
         if not is_part(self._settings.node):
             self._in_background(asyncio.to_thread(self.kept_works.sift, attempt.folder))
@@ -215,6 +225,18 @@ class Supervisor:
         return tuple(
             attempt.seen for attempt in self._attempts.values() if attempt.known
         )
+
+    def rank_reports(self, key: AttemptKey) -> Mapping[int, RankReport]:
+        """Return what the ranks of an attempt that make no steps report themselves, by
+        rank. It changes with each report."""
+        attempt = self._attempts.get(key)
+        return {} if attempt is None else attempt.reports
+
+    def declared_phases(self, key: AttemptKey) -> frozenset[StallPhase]:
+        """Return the phases without steps in which ranks of an attempt say that they
+        are."""
+        attempt = self._attempts.get(key)
+        return frozenset() if attempt is None else attempt.declared_phases
 
     async def attach(
         self,

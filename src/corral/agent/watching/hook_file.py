@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = "watch"
+# PyTorch records its last collective operations if it is above 0
+RECORDED_COLLECTIVES: Final = {"TORCH_FR_BUFFER_SIZE": "2000"}
 _HOOK: Final = Path(__file__).parent / "hook" / "sitecustomize.py"
 
 
@@ -27,6 +29,7 @@ def lay_out_hook(attempt_folder: str) -> str | None:
 
 
 def with_hook(env: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Return the environment in which each Python imports the file at its start."""
+    """Return the environment in which each Python imports the file at its start, and
+    PyTorch records its last collective operations."""
     path = os.pathsep.join(filter(None, [folder, env.get("PYTHONPATH", "")]))
-    return {**env, "PYTHONPATH": path}
+    return {**RECORDED_COLLECTIVES, **env, "PYTHONPATH": path}

@@ -8,7 +8,7 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import msgspec
 from corral.domain.bounds import NAME_LETTERS, SENTENCE_LETTERS
 from corral.domain.process_stacks import (
     MOST_FRAMES,
+    MOST_LISTED,
     MOST_PROCESSES,
     MOST_THREADS,
     ProcessRole,
@@ -39,6 +40,14 @@ GIVEN_BY_LAUNCHERS: Final = ("RANK", "LOCAL_RANK", "GROUP_RANK", "TORCHELASTIC_R
 NOT_INSTALLED: Final = (
     "py-spy is not installed on this node; to install it, run there: "
     "pip install 'corral[watch]'"
+)
+
+TOO_MANY: Final = f"of each node, {MOST_PROCESSES} processes are read"
+# py-spy looks for the interpreter by reading its stacks
+NO_INTERPRETER: Final = "Failed to find a python interpreter"
+TOO_DEEP: Final = (
+    "py-spy cannot read its stacks; this happens if a thread is inside more than 4,096 "
+    "calls"
 )
 
 
@@ -71,42 +80,64 @@ class _Process:
         return tuple(self.variables.get(name) for name in GIVEN_BY_LAUNCHERS)
 
 
-async def read_stacks(attempt_folder: Path) -> list[ProcessStacks]:
+async def read_stacks(
+    attempt_folder: Path,
+    is_wanted: Callable[[ProcessRole, int | None], bool] = lambda role, rank: True,
+) -> list[ProcessStacks]:
     """Return the stacks of the Python processes of an attempt on this machine, those of
-    ranks first, at most MOST_PROCESSES."""
+    ranks first. Those after the first MOST_PROCESSES are not read, and those after
+    MOST_LISTED are left out.
+
+    Args:
+        is_wanted: Whether a process is read, by its role and the number of its rank.
+    """
     processes = await asyncio.to_thread(_python_processes, attempt_folder)
     roles = _roles_of(processes)
     ordered = sorted(
-        processes, key=lambda process: list(ProcessRole).index(roles[process.pid])
+        (
+            process
+            for process in processes
+            if is_wanted(roles[process.pid], _number(process.variables.get("RANK")))
+        ),
+        key=lambda process: list(ProcessRole).index(roles[process.pid]),
     )
     places = asyncio.Semaphore(AT_ONCE)
     until = asyncio.get_running_loop().time() + READ_ALL_SECONDS
 
     async def read(process: _Process) -> ProcessStacks:
         async with places:
-            return await _read_process(process, roles, processes, until)
+            threads, trouble = await _read_process(process, until)
+        return _stacks_of(process, roles, processes, threads, trouble)
 
-    return list(
-        await asyncio.gather(*(read(process) for process in ordered[:MOST_PROCESSES]))
-    )
+    stacks = await asyncio.gather(*map(read, ordered[:MOST_PROCESSES]))
+    unread = ordered[MOST_PROCESSES:MOST_LISTED]
+    return [
+        *stacks,
+        *(_stacks_of(process, roles, processes, (), TOO_MANY) for process in unread),
+    ]
 
 
 async def _read_process(
+    process: _Process, until: float
+) -> tuple[tuple[ThreadStack, ...], str]:
+    """Return the stacks of a process, and why they could not be read. `until`: when the
+    reading ends, by the clock of the event loop."""
+    seconds = min(READ_SECONDS, until - asyncio.get_running_loop().time())
+    try:
+        return await _dump(process, seconds), ""
+    except TimeoutError:
+        return (), "its stacks could not be read in time"
+    except (OSError, ValueError) as error:
+        return (), str(error)[:SENTENCE_LETTERS]
+
+
+def _stacks_of(
     process: _Process,
     roles: Mapping[int, ProcessRole],
     processes: Iterable[_Process],
-    until: float,
+    threads: tuple[ThreadStack, ...],
+    trouble: str,
 ) -> ProcessStacks:
-    """Return the stacks of a process. `until`: when the reading ends, by the clock of
-    the event loop."""
-    seconds = min(READ_SECONDS, until - asyncio.get_running_loop().time())
-    threads: tuple[ThreadStack, ...] = ()
-    try:
-        threads, trouble = await _dump(process, seconds), ""
-    except TimeoutError:
-        trouble = "its stacks could not be read in time"
-    except (OSError, ValueError) as error:
-        trouble = str(error)[:SENTENCE_LETTERS]
     return ProcessStacks(
         pid=process.pid,
         role=roles[process.pid],
@@ -144,7 +175,8 @@ async def _dump(process: _Process, seconds: float) -> tuple[ThreadStack, ...]:
             reader.kill()
     if reader.returncode:
         lines = errors.decode(errors="replace").strip().splitlines()
-        raise OSError(lines[0] if lines else f"py-spy ended with {reader.returncode}")
+        text = lines[0] if lines else f"py-spy ended with {reader.returncode}"
+        raise OSError(TOO_DEEP if NO_INTERPRETER in text else text)
     dumped = msgspec.json.decode(output, type=list[_Thread])
     return tuple(
         ThreadStack(

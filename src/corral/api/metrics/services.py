@@ -56,7 +56,7 @@ def service_families(control: Control, sight: CallerView) -> Iterator[MetricFami
     yield gauge(
         "corral_service_wanted",
         "Replicas that the demand on the service needs.",
-        [((str(service.name),), service.wanted) for service in services],
+        [((str(service.name),), service.all_wanted) for service in services],
         _BY_SERVICE,
     )
     yield from _state_families(services)

@@ -120,6 +120,7 @@ class BudgetDeals:
                 name=name,
                 part=round(FIRST_SHARE * state.left),
                 renews_at=state.renews_at,
+                limit=state.limit,
             )
             for name, state in sorted(budgets.items())
         )
@@ -146,7 +147,12 @@ class BudgetDeals:
         use = self._uses.get((gateway, name), _GatewayUse())
         seen = {process: count.tokens for process, count in use.by_process.items()}
         entry = BudgetEntry(
-            name=name, part=round(part), renews_at=state.renews_at, seen=seen
+            name=name,
+            part=round(part),
+            renews_at=state.renews_at,
+            seen=seen,
+            limit=state.limit,
+            used=state.used,
         )
         return _Granted(state, part, use.tokens, entry)
 

@@ -1,7 +1,7 @@
 """Sums of what gateways report: whole counters of each of their processes, added exactly
 once, and what is under way now."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -158,13 +158,15 @@ class ServiceSum:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderWay:
     """Requests of a service under way now: all of them, those that wait for a replica,
-    the part of both that batches have, and those at each replica by its name."""
+    the part of both that batches have, and those at each replica by its name.
+    `pending_tokens`: tokens of prompts at each replica that are not computed yet."""
 
     requests: int = 0
     queued: int = 0
     batch_requests: int = 0
     batch_queued: int = 0
     by_replica: Mapping[str, int] = field(default_factory=dict)
+    pending_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -227,16 +229,13 @@ class CounterSums:
             for process in recent
             if service in process.under_way
         ]
-        by_replica: dict[str, int] = {}
-        for part in parts:
-            for name, count in part.by_replica.items():
-                by_replica[name] = by_replica.get(name, 0) + count
         return UnderWay(
             requests=sum(part.requests for part in parts),
             queued=sum(part.queued for part in parts),
             batch_requests=sum(part.batch_requests for part in parts),
             batch_queued=sum(part.batch_queued for part in parts),
-            by_replica=by_replica,
+            by_replica=_summed(part.by_replica for part in parts),
+            pending_tokens=_summed(part.pending_tokens for part in parts),
         )
 
     def drop_service(self, service: str) -> None:
@@ -350,4 +349,15 @@ def _under_way_of(service: ReportedService) -> UnderWay:
         batch_requests=service.batch_in_flight,
         batch_queued=service.batch_queued,
         by_replica={replica.name: replica.in_flight for replica in service.replicas},
+        pending_tokens={
+            replica.name: replica.pending_tokens for replica in service.replicas
+        },
     )
+
+
+def _summed(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            sums[name] = sums.get(name, 0) + count
+    return sums

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from corral.control.services.counter_sums import RevisionSum, ServiceSum, UnderWay
+from corral.control.services.prefill_demand import PrefillDemand
 from corral.control.services.service_rates import ServiceRates
 from corral.domain.ids import JobId
 from corral.domain.service import Service
@@ -12,6 +13,7 @@ from corral.domain.world import World
 from corral.route.batch_demand import BatchRate, BatchWork, replicas_for_batches
 from corral.route.load_history import ServiceCounters
 from corral.route.replica_count import ReplicaDecision
+from corral.route.role_demand import decode_answers, group_limits, group_rule
 from corral.route.service_demand import (
     START_SECONDS,
     TAKE_BACK_SECONDS,
@@ -28,9 +30,12 @@ class ReplicaDemand:
 
     demand: ServiceDemand = field(default_factory=ServiceDemand)
     batch_rate: BatchRate = field(default_factory=BatchRate)
+    prefill: PrefillDemand = field(default_factory=PrefillDemand)
     _started: set[JobId] = field(default_factory=set)
 
-    def take(self, sums: ServiceSum, under_way: UnderWay, now: float) -> None:
+    def take(
+        self, service: Service, sums: ServiceSum, under_way: UnderWay, now: float
+    ) -> None:
         """Add the present counters to the history of the load. Requests of batches are
         no part of it: they say themselves what they need."""
         total = sums.total
@@ -43,9 +48,11 @@ class ReplicaDemand:
             output_tokens=total.output_tokens - batch.output,
             outstanding=max(0, under_way.requests - under_way.batch_requests),
         )
+        if service.spec.roles:
+            counters = self.prefill.take(service, counters, under_way, now)
         self.demand.take(counters, now)
 
-    def learn(self, change: RevisionSum, under_way: UnderWay, ready: int) -> None:
+    def learn(self, service: Service, change: RevisionSum, under_way: UnderWay) -> None:
         """Learn the speed of a replica from the answers since the last counters."""
         answered = AnsweredLoad(
             first_tokens=sum(change.ttft.counts),
@@ -54,7 +61,10 @@ class ReplicaDemand:
             gaps=sum(change.itl.counts),
             gap_seconds=change.itl.seconds,
         )
-        self.demand.learn(answered, under_way.requests, ready)
+        if service.prefill_ready_count:
+            self.prefill.learn(service, answered, under_way)
+            answered = decode_answers(answered)
+        self.demand.learn(answered, under_way.requests, service.ready_count)
 
     def learn_starts(self, world: World, service: Service) -> None:
         """Learn how long a replica takes from its submission until it is ready."""
@@ -64,7 +74,8 @@ class ReplicaDemand:
             if row.ready_at is None or job is None or row.job in self._started:
                 continue
             self._started.add(row.job)
-            self.demand.learn_start(row.ready_at - job.submitted_at)
+            demand = self.prefill.demand if row.role.is_prefill else self.demand
+            demand.learn_start(row.ready_at - job.submitted_at)
         self._started &= present
 
     def decide(
@@ -90,6 +101,10 @@ class ReplicaDemand:
             itl_p90=measured.itl_p90_seconds,
             **_sleepers(service),
         )
+        if spec.roles:
+            scale = group_rule(spec.scale, prefill=False)
+            limits = group_limits(spec.scale, spec.roles[-1])
+            return self.demand.decide(scale, limits, present, now)
         limits = replica_limits(
             spec.scale,
             spec.min_replicas,

@@ -6,15 +6,21 @@ from typing import Final
 
 import msgspec
 
-from corral.control.services.token_budgets import queue_budgets, user_budget
+from corral.control.services.token_budgets import (
+    key_budget,
+    queue_budgets,
+    user_budget,
+)
 from corral.domain.attempt import Attempt
 from corral.domain.errors import Unauthorised
 from corral.domain.ids import ServiceName, TokenId, UserName
 from corral.domain.job import Job
 from corral.domain.job_states import JobState
 from corral.domain.quota import Quota, Quotas
-from corral.domain.service import ReplicaRow, Service, ServiceState, replica_key
+from corral.domain.replica_jobs import replica_key
+from corral.domain.service import ReplicaRow, Service, ServiceState
 from corral.domain.service_access import Adapter, may_call
+from corral.domain.serving_roles import CacheTransfer
 from corral.domain.users import Role, Token, TokenKind, User, role_of
 from corral.domain.world import World
 from corral.wire.caller_names import BATCH_MARK
@@ -103,8 +109,9 @@ def _caller_entry(
     token: Token, user: User | None, cluster: Mapping[str, int]
 ) -> CallerEntry:
     name = f"{token.user}/{token.id}"
+    of_key = None if token.tokens_per_month is None else key_budget(token.id)
     if user is None:
-        return CallerEntry(name=name, key_sha256=token.sha256)
+        return CallerEntry(name=name, key_sha256=token.sha256, key_budget=of_key)
     user_limits = dict(user.limits)
     limits = Quotas(user=user.name, role=user.role, own=user_limits, cluster=cluster)
     requests = limits.find_limit(Quota.REQUESTS_PER_MINUTE)
@@ -121,6 +128,7 @@ def _caller_entry(
         budget=user_budget(user.name)
         if limits.find_limit(Quota.TOKENS_PER_MONTH) is not None
         else None,
+        key_budget=of_key,
     )
 
 
@@ -178,7 +186,14 @@ def _service_entry(
         ),
         adapter_calls=spec.engine if spec.adapters else "none",  # type: ignore[arg-type]
         max_adapters=spec.max_adapters,
+        transfer=_transfer_of(service).value,  # type: ignore[arg-type]
     )
+
+
+def _transfer_of(service: Service) -> CacheTransfer:
+    """Return how KV caches get from prefill to decode replicas, by the revision that
+    serves or, if this one has no roles, by the one that replaces it."""
+    return service.spec.transfer or service.spec_of(service.goal).transfer
 
 
 def _adapter_path(adapter: Adapter) -> str:
@@ -256,6 +271,8 @@ def _replica_entries(
             revision=row.revision,
             draining=is_stopping or not row.is_ready or job.state is JobState.STOPPING,
             kv_events=KvEventsEntry(*attempt.kv_ports) if attempt.kv_ports else None,
+            role=row.role.value,  # type: ignore[arg-type]  # the same words
+            bootstrap_port=attempt.transfer_port if row.role.is_prefill else None,
         )
 
 

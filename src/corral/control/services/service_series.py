@@ -17,7 +17,7 @@ def series_values(service: Service, rates: ServiceRates) -> dict[str, float | No
         "itl_p90": rates.itl_p90_seconds,
         "cached_share": rates.cached_share,
         "under_way": float(rates.under_way),
-        "wanted": float(service.wanted),
-        "ready": float(service.ready_count),
+        "wanted": float(service.all_wanted),
+        "ready": float(service.all_ready),
         "sleeping": float(sum(row.is_sleeping for row in service.replicas)),
     }

@@ -24,7 +24,8 @@ from corral.control.services.service_rates import RateWindow, ServiceRates, rate
 from corral.control.services.token_ledger import TokenLedger
 from corral.domain.ids import JobId, ServiceName, TokenId
 from corral.domain.job_states import JobState
-from corral.domain.service import ReplicaRow, Service, ServiceFacts, ServiceState
+from corral.domain.service import ReplicaRow, Service, ServiceState
+from corral.domain.service_facts import ServiceFacts
 from corral.domain.world import Changes, World
 from corral.reconcile import Now
 from corral.wire.gateway_counters import CountersReport
@@ -182,11 +183,12 @@ class ServiceTraffic:
         change = watched.window.last_change()
         demand = watched.demand
         if change != NOTHING:
-            demand.learn(change, under_way, service.ready_count)
-        demand.take(sums, under_way, now.serving)
+            demand.learn(service, change, under_way)
+        demand.take(service, sums, under_way, now.serving)
         rates = rates_of(watched.window, self._sums.bounds, under_way.requests)
         batches = self.batches.of(service.name, now.serving)
         decision = demand.decide(service, rates, under_way, batches, now.serving)
+        prefill = demand.prefill.decide(service, rates, under_way, now.serving)
         watched.trial = CanaryTrial.of(service, sums, watched.trial)
         verdict = (
             None
@@ -197,6 +199,8 @@ class ServiceTraffic:
             wanted=None if decision is None else decision.wanted,
             sleeping=None if decision is None else decision.sleeping,
             reason="" if decision is None else decision.reason,
+            prefill_wanted=None if prefill is None else prefill.wanted,
+            prefill_reason="" if prefill is None else prefill.reason,
             verdict=None if verdict is None else VERDICTS.get(verdict.outcome),
             verdict_reason="" if verdict is None else verdict.reason,
             under_way={

@@ -1,23 +1,30 @@
-"""Budgets of tokens in each calendar month: of users by their quota, and of queues."""
+"""Budgets of tokens in each calendar month: of users by their quota, of queues, and of API
+keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from corral.control.services.budget_deals import BudgetState
-from corral.domain.ids import QueueName, UserName
+from corral.domain.ids import QueueName, TokenId, UserName
 from corral.domain.ledger import UsageRecord
 from corral.domain.queue_tree import QueueTree
 from corral.domain.quota import Quota, Quotas
-from corral.domain.users import User
+from corral.domain.users import Token, User
 
 USER: Final = "user"
 QUEUE: Final = "queue"
+KEY: Final = "token"
 
 
 def user_budget(user: str) -> str:
     """Return the name of the budget of a user."""
     return f"{USER} {user}"
+
+
+def key_budget(token: TokenId) -> str:
+    """Return the name of the budget of an API key."""
+    return f"{KEY} {token}"
 
 
 def queue_budgets(tree: QueueTree, queue: QueueName) -> tuple[str, ...]:
@@ -84,6 +91,24 @@ def budget_states(
             count = round(by_queue.get(name, 0.0))
             states[name] = BudgetState(queue.tokens_per_month, count, renews_at)
     return states
+
+
+def key_budget_states(
+    tokens: Iterable[Token], used: Mapping[TokenId, int], renews_at: float
+) -> dict[str, BudgetState]:
+    """Return the budgets of API keys by name.
+
+    Args:
+        used: Tokens of each key since the month began.
+        renews_at: When the next month begins (wall clock).
+    """
+    return {
+        key_budget(token.id): BudgetState(
+            token.tokens_per_month, used.get(token.id, 0), renews_at
+        )
+        for token in tokens
+        if token.tokens_per_month is not None
+    }
 
 
 def month_of(at: float) -> tuple[float, float]:

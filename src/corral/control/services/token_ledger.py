@@ -11,14 +11,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from corral.control.services.routes import user_of_caller
+from corral.control.services.routes import token_of_caller, user_of_caller
+from corral.control.services.token_budgets import month_of
 from corral.domain.gateway_counts import (
     KEPT_TOKEN_DAYS,
     CallerCounts,
     GatewayCount,
+    KeyCount,
     ProcessId,
 )
-from corral.domain.ids import QueueName, ServiceName, UserName
+from corral.domain.ids import QueueName, ServiceName, TokenId, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.ledger import UsageRecord, day_of, summed
 from corral.domain.units import DAY_SECONDS
@@ -29,11 +31,12 @@ from corral.wire.gateway_counters import CountersReport, ReportedService
 
 COMMIT_SECONDS: Final = 10.0  # between two commits of tokens under traffic
 # after which an ended process is forgotten: if its counters were reported again, they
-# would be added again
-KEEP_SECONDS: Final = 30 * DAY_SECONDS
+# would be added again; longer than a month, in which the tokens of a key count
+KEEP_SECONDS: Final = 32 * DAY_SECONDS
 # of leading, after which every living gateway has reported
 SETTLE_SECONDS: Final = 3600.0
 ByUser = dict[UserName, CallerCounts]
+ByKey = dict[TokenId, int]
 
 
 @dataclass(slots=True)
@@ -41,6 +44,9 @@ class TokenLedger:
     """Newest counters of each process of a gateway, and what of them the ledger lacks."""
 
     _newest: dict[ProcessId, dict[ServiceName, ByUser]] = field(default_factory=dict)
+    _newest_keys: dict[ProcessId, dict[ServiceName, ByKey]] = field(
+        default_factory=dict
+    )
     _reported_at: dict[ProcessId, float] = field(default_factory=dict)
     _queues: dict[ServiceName, QueueName] = field(default_factory=dict)
     _open: frozenset[ServiceName] = frozenset()
@@ -52,11 +58,28 @@ class TokenLedger:
         `now`: seconds of the serving clock."""
         for process in report.processes:
             services = self._newest.setdefault(process.process, {})
+            keys = self._newest_keys.setdefault(process.process, {})
             self._reported_at[process.process] = now
             for name, reported in process.services.items():
                 users = services.setdefault(ServiceName(name), {})
                 for user, counts in _by_user(reported).items():
                     users[user] = counts.newest(users.get(user, counts))
+                by_key = keys.setdefault(ServiceName(name), {})
+                for key, tokens in _by_key(reported).items():
+                    by_key[key] = max(tokens, by_key.get(key, 0))
+
+    def month_tokens(self, world: World, at: float) -> ByKey:
+        """Return the tokens of each API key since the calendar month (UTC) of this time
+        began, with those that no commit has written yet. `at`: wall clock."""
+        month = _month_of(at)
+        counts = dict(world.gateway_counts)
+        counts.update((count.key, count) for count in self._counts(world, at))
+        sums: ByKey = {}
+        for count in counts.values():
+            for key, tokens in count.keys.items():
+                if tokens.month == month:
+                    sums[key] = sums.get(key, 0) + tokens.in_month
+        return sums
 
     def news(self, world: World, now: Now) -> Changes:
         """Return the tokens that the ledger lacks, and the counters that it then has:
@@ -114,6 +137,11 @@ class TokenLedger:
                     days=_with_day(
                         () if recorded is None else recorded.days, at, tokens
                     ),
+                    keys=_with_keys(
+                        {} if recorded is None else recorded.keys,
+                        self._newest_keys.get(process, {}).get(name, {}),
+                        _month_of(at),
+                    ),
                 )
 
     def _queue_of(
@@ -159,6 +187,7 @@ class TokenLedger:
         for process, at in list(self._reported_at.items()):
             if now - at > SETTLE_SECONDS and self._is_whole(world, process):
                 del self._reported_at[process], self._newest[process]
+                del self._newest_keys[process]
 
     def _is_whole(self, world: World, process: ProcessId) -> bool:
         """Return whether the ledger has all reported counters of a process."""
@@ -189,6 +218,42 @@ def _by_user(reported: ReportedService) -> ByUser:
         counts = CallerCounts(fallback=tokens.prompt + tokens.output)
         users[user] = users.get(user, CallerCounts()).plus(counts)
     return users
+
+
+def _by_key(reported: ReportedService) -> ByKey:
+    """Return the tokens by API key; one of a batch counts by its price."""
+    counts: dict[TokenId, CallerCounts] = {}
+    for revision in reported.revisions:
+        for caller, tokens in revision.tokens.items():
+            key = token_of_caller(caller)
+            both = tokens.prompt + tokens.output
+            batch = both if is_batch_caller(caller) else 0
+            count = CallerCounts(
+                prompt=tokens.prompt, output=tokens.output, batch=batch
+            )
+            counts[key] = counts.get(key, CallerCounts()).plus(count)
+    sums = {key: count.priced_tokens for key, count in counts.items() if key}
+    for caller, tokens in reported.fallback.items():
+        key = token_of_caller(caller)
+        if key:
+            sums[key] = sums.get(key, 0) + tokens.prompt + tokens.output
+    return sums
+
+
+def _with_keys(
+    earlier: Mapping[TokenId, KeyCount], newest: ByKey, month: int
+) -> dict[TokenId, KeyCount]:
+    """Return the sums by API key with those that were added in this month."""
+    merged = dict(earlier)
+    for key, total in newest.items():
+        before = earlier.get(key, KeyCount())
+        if total > before.total:
+            merged[key] = before.plus(total - before.total, month)
+    return merged
+
+
+def _month_of(at: float) -> int:
+    return day_of(month_of(at)[0])
 
 
 def _fresh(

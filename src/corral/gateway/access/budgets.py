@@ -1,4 +1,4 @@
-"""Budgets of tokens of users and queues, as one process of a gateway keeps them."""
+"""Budgets of tokens of users, keys and queues, as one process of a gateway keeps them."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -71,7 +71,7 @@ class GatewayBudgets:
             budget = self._budgets[entry.name]
             if not budget.has_room(tokens):
                 budget.refused += 1
-                return _refusal(entry)
+                return _refusal(entry, budget, tokens)
             budgets.append(budget)
         return BudgetCharge(budgets, tokens) if budgets else None
 
@@ -84,10 +84,28 @@ class GatewayBudgets:
         }
 
 
-def _refusal(entry: BudgetEntry) -> GatewayRefusal:
+def _refusal(entry: BudgetEntry, budget: TokenBudget, tokens: int) -> GatewayRefusal:
     renews = datetime.fromtimestamp(entry.renews_at, UTC)
     return GatewayRefusal(
         GatewayCode.INSUFFICIENT_QUOTA,
-        f"the token budget of {entry.name} is used up; it renews on "
-        f"{renews:%Y-%m-%d %H:%M} UTC",
+        f"the token budget of {entry.name} {_shortage_text(entry, budget, tokens)}; it "
+        f"renews on {renews:%Y-%m-%d %H:%M} UTC",
+    )
+
+
+def _shortage_text(entry: BudgetEntry, budget: TokenBudget, tokens: int) -> str:
+    """Return what the budget allows, what of it is used, and what the request needs."""
+    need = f"this request needs about {tokens:,} with its answer"
+    remaining = max(0, round(budget.left))
+    if entry.limit is None or entry.used is None:
+        return f"has {remaining:,} tokens left at this gateway, and {need}"
+    used = entry.used + budget.unseen
+    use = f"{used:,} of {entry.limit:,} tokens a month are used or reserved"
+    if used >= entry.limit:
+        return f"is used up: {use}"
+    if used + tokens <= entry.limit:
+        return f"has {remaining:,} tokens left at this gateway now ({use}), and {need}"
+    return (
+        f"is too small for this request: {use}, and {need} (fewer with a smaller "
+        "max_tokens)"
     )

@@ -25,9 +25,19 @@ class GatewayCaller:
         self.limits = limits
 
     @property
+    def owner(self) -> str:
+        """User of the caller, whose name is USER/TOKEN."""
+        return self.name.partition("/")[0]
+
+    @property
     def is_batch(self) -> bool:
         """Whether its requests are those of a batch, which no user waits for."""
         return self.priority == "batch"
+
+    def with_key_budget(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return these names of budgets with that of the caller's key, if it has one."""
+        of_key = self.entry.key_budget
+        return names if of_key is None else (of_key, *names)
 
     def admit(self, now: float, tokens: int) -> GatewayRefusal | None:
         """Admit a request of about this number of tokens, or say which limit forbids

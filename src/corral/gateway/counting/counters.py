@@ -97,6 +97,7 @@ def _service(metrics: ServiceMetrics) -> dict[str, object]:
         "batch_queued": metrics.batch_queued,
         "fallback": metrics.fallback.tokens,
         "fallback_requests": metrics.fallback.requests,
+        "prefill": metrics.prefill,
         "revisions": [
             {"revision": revision, **_counters(counters)}
             for revision, counters in metrics.by_revision().items()
@@ -106,6 +107,7 @@ def _service(metrics: ServiceMetrics) -> dict[str, object]:
                 "name": name,
                 "revision": counters.revision,
                 "in_flight": counters.in_flight,
+                "pending_tokens": counters.pending_tokens,
                 **_counters(counters),
             }
             for name, counters in metrics.by_replica.items()
@@ -122,6 +124,7 @@ def _counters(counters: ReplicaCounters) -> dict[str, object]:
         "ttft": _histogram(counters.ttft),
         "itl": _histogram(counters.itl),
         "request_seconds": _histogram(counters.request_seconds),
+        "prefill_seconds": _histogram(counters.prefill_seconds),
     }
 
 

@@ -62,6 +62,8 @@ class ReplicaCounters(msgspec.Struct):
         losses: attempts that were lost there, by their kind. Another replica may have
             answered these requests.
         tokens: tokens by the name of the caller.
+        prefill_seconds: times of prompts that were computed there for others.
+        pending_tokens: tokens of prompts that were sent there and are not yet computed.
     """
 
     revision: int | None = None
@@ -78,6 +80,10 @@ class ReplicaCounters(msgspec.Struct):
     request_seconds: LatencyHistogram = msgspec.field(
         default_factory=lambda: empty_histogram(REQUEST_BOUNDS)
     )
+    prefill_seconds: LatencyHistogram = msgspec.field(
+        default_factory=lambda: empty_histogram(TTFT_BOUNDS)
+    )
+    pending_tokens: int = 0
 
     def of_caller(self, caller: str) -> TokenSums:
         """Return the sums of a caller."""
@@ -100,6 +106,8 @@ class ReplicaCounters(msgspec.Struct):
         self.ttft.add(other.ttft)
         self.itl.add(other.itl)
         self.request_seconds.add(other.request_seconds)
+        self.prefill_seconds.add(other.prefill_seconds)
+        self.pending_tokens += other.pending_tokens
 
     @property
     def token_sums(self) -> TokenSums:
@@ -119,6 +127,7 @@ class ServiceMetrics(msgspec.Struct):
         past: sums of replicas that have left, one for each revision.
         fallback: counters of the requests that the fallback has answered; they are in
             no other sum.
+        prefill: requests by where their prompt was computed, and why.
     """
 
     in_flight: int = 0
@@ -139,6 +148,11 @@ class ServiceMetrics(msgspec.Struct):
     by_replica: dict[str, ReplicaCounters] = {}
     past: list[ReplicaCounters] = []
     fallback: ReplicaCounters = msgspec.field(default_factory=ReplicaCounters)
+    prefill: dict[str, int] = {}
+
+    def count_prefill(self, outcome: str, count: int = 1) -> None:
+        """Count requests by where their prompt was computed, and why."""
+        self.prefill[outcome] = self.prefill.get(outcome, 0) + count
 
     def replica(self, name: str, revision: int | None) -> ReplicaCounters:
         """Return the counters of a replica."""
@@ -156,6 +170,7 @@ class ServiceMetrics(msgspec.Struct):
         if counters is None:
             return
         counters.in_flight = 0
+        counters.pending_tokens = 0
         for past in self.past:
             if past.revision == counters.revision:
                 past.add(counters)
@@ -192,6 +207,8 @@ class ServiceMetrics(msgspec.Struct):
             self.replica(name, counters.revision).add(counters)
         self.past.extend(other.past)
         self.fallback.add(other.fallback)
+        for outcome, count in other.prefill.items():
+            self.count_prefill(outcome, count)
 
     def clear_gauges(self) -> None:
         """Forget the present state of a process that has ended."""
@@ -199,6 +216,7 @@ class ServiceMetrics(msgspec.Struct):
             setattr(self, field, 0)
         for counters in self.by_replica.values():
             counters.in_flight = 0
+            counters.pending_tokens = 0
 
 
 class CallerUse(msgspec.Struct):

@@ -76,6 +76,7 @@ def _lines(services: Mapping[str, ServiceMetrics], sums: _Sums) -> Iterator[str]
             count = getattr(counters.token_sums, field)
             yield f"corral_gateway_{suffix}{{{label}}} {count}"
     yield from _fallback_lines(services)
+    yield from _prefill_lines(services, sums)
     for suffix, field, text in _HISTOGRAMS:
         yield from _family(suffix, "histogram", text)
         for label, counters in sums.items():
@@ -110,6 +111,34 @@ def _fallback_lines(services: Mapping[str, ServiceMetrics]) -> Iterator[str]:
         label = f'service="{_escaped(service)}"'
         count = sums.prompt + sums.output
         yield f"corral_gateway_fallback_tokens_total{{{label}}} {count}"
+
+
+def _prefill_lines(
+    services: Mapping[str, ServiceMetrics], sums: _Sums
+) -> Iterator[str]:
+    """Yield where prompts were computed, of the services with replicas for prefill."""
+    used = {name: metrics.prefill for name, metrics in services.items()}
+    if not any(used.values()):
+        return
+    yield from _family(
+        "prefill_requests_total",
+        "counter",
+        "Requests by where their prompt was computed.",
+    )
+    for service, counts in used.items():
+        label = f'service="{_escaped(service)}"'
+        for outcome, count in sorted(counts.items()):
+            yield (
+                f'corral_gateway_prefill_requests_total{{{label},outcome="{outcome}"}} '
+                f"{count}"
+            )
+    yield from _family(
+        "prefill_seconds", "histogram", "Time of a prompt at a replica for prefill."
+    )
+    for label, counters in sums.items():
+        if any(counters.prefill_seconds.counts):
+            histogram = counters.prefill_seconds
+            yield from _buckets("corral_gateway_prefill_seconds", label, histogram)
 
 
 def _family(suffix: str, kind: str, text: str) -> Iterable[str]:

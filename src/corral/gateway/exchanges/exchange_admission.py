@@ -17,6 +17,10 @@ from corral.gateway.routing.exchange_targets import (
     service_not_found,
 )
 from corral.gateway.routing.service_route import ServiceRoute
+from corral.gateway.routing.stored_responses import (
+    is_of_response,
+    target_of_response,
+)
 
 
 class ExchangeHost(Protocol):
@@ -38,8 +42,12 @@ def open_exchange(
     request_id: bytes,
     find_model: Callable[[str], tuple[ServiceRoute, int | None]],
 ) -> ServiceExchange:
-    """Admit a request to an HTTP service. Raises: HeadRefused."""
+    """Admit a request to an HTTP service, or for a response that a replica keeps.
+    Raises: HeadRefused."""
     services: Mapping[str, ServiceRoute] = host.services
+    if is_of_response(head):
+        stored = target_of_response(head, services.values(), caller)
+        return admit_exchange(host, client, caller, head, stored, length, request_id)
     target = find_target(head, services, find_model)
     if target is None or not target.service.admits(caller.name):
         raise service_not_found(head)
@@ -61,8 +69,8 @@ def admit_exchange(
     refusal = caller.admit(host.now(), tokens)
     if refusal is not None:
         raise HeadRefused(refusal)
-    of_service = target.service.entry.budgets
-    charge = host.budgets.admit(caller.entry.budget, of_service, tokens)
+    names = caller.with_key_budget(target.service.entry.budgets)
+    charge = host.budgets.admit(caller.entry.budget, names, tokens)
     if isinstance(charge, GatewayRefusal):
         caller.finish(0, tokens)
         raise HeadRefused(charge)

@@ -56,7 +56,7 @@ class LargeForm:
         "_gateway",
         "_head",
         "_length",
-        "_request_id",
+        "request_id",
         "_reserved",
         "_scanner",
         "body_limit",
@@ -76,7 +76,7 @@ class LargeForm:
         self._caller = caller
         self._head = head
         self._length = length
-        self._request_id = request_id
+        self.request_id = request_id
         self._scanner = FormScanner(head.content_type)
         self._reserved = 0
         self.body_limit = gateway.body_limit
@@ -103,7 +103,7 @@ class LargeForm:
                 self._pass_on(self._scanner.model_name)
         except HeadRefused as error:
             self._leave()
-            self._client.refuse_and_close(error.refusal)
+            self._client.refuse_and_close(error.refusal, self.request_id)
 
     def _serve_whole(self) -> None:
         self._leave()
@@ -137,7 +137,7 @@ class LargeForm:
                 is_engine=True,
             ),
             length,
-            self._request_id,
+            self.request_id,
         )
         self._leave()
         self._client.hand_body_to(exchange)

@@ -73,7 +73,7 @@ class RoutedExchange(ABC):
         "_length",
         "_phase",
         "_queued",
-        "_request_id",
+        "request_id",
         "_started",
         "_target",
         "body_limit",
@@ -103,7 +103,7 @@ class RoutedExchange(ABC):
         self._target = target
         self._head = head
         self._length = length
-        self._request_id = request_id
+        self.request_id = request_id
         self._from = ForwardedFrom(
             address=client.address, is_tls=client.is_tls, prefix=target.prefix
         )
@@ -157,6 +157,10 @@ class RoutedExchange(ABC):
 
     def _choose(self, now: float) -> ReplicaPool | None:
         service = self.service
+        if self._target.replica:
+            pool = service.pools.get(self._target.replica)
+            is_free = pool is not None and pool.state.ejected_until <= now
+            return pool if is_free else None
         for states in service.candidates(self.revision, is_canary=self._is_canary):
             state = least_outstanding(
                 states, exclude=self._excluded, tie=service.next_tie(), now=now
@@ -221,7 +225,7 @@ class RoutedExchange(ABC):
             self._target.target,
             attempt.pool.entry,
             self._from,
-            self._request_id,
+            self.request_id,
             self._length,
             is_upgrade=self._is_upgrade,
         )

@@ -102,7 +102,10 @@ class ServiceExchange(RoutedExchange):
             return
         self._phase = ExchangePhase.PASSING
         self._set_deadline(now)
-        if not head.is_binary and not head.is_encoded:
+        if self._target.response:  # its tokens were counted when it was made
+            if self._head.method == b"DELETE" and head.status < 300:
+                self.service.responses.forget(self._target.response)
+        elif not head.is_binary and not head.is_encoded:
             self._tail = b""
         framing = self._framing(head, connection)
         self._write_head(head, framing)
@@ -126,7 +129,7 @@ class ServiceExchange(RoutedExchange):
         addresses.add(self._head.host.lower())
         text = answered_head(
             head,
-            self._request_id,
+            self.request_id,
             framing,
             prefix=self._target.prefix,
             authorities=addresses,
@@ -315,7 +318,7 @@ class ServiceExchange(RoutedExchange):
     def _refuse(self, refusal: GatewayRefusal) -> None:
         closes = not self._keeps_alive
         self._client.write(
-            render_refusal(refusal, closes=closes, request_id=self._request_id)
+            render_refusal(refusal, closes=closes, request_id=self.request_id)
         )
         self._end(refusal.status)
 

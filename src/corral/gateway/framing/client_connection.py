@@ -47,9 +47,11 @@ class BodyReceiver(RequestUnderWay, Protocol):
 
     Attributes:
         body_limit: Most bytes of the body.
+        request_id: Id of the request, which each answer has.
     """
 
     body_limit: int
+    request_id: bytes
 
     def begin(self) -> None:
         """Begin, before the first part of the body."""
@@ -69,6 +71,9 @@ class RequestHandler(Protocol):
     connections: "set[ClientConnection]"
     reading: "set[ClientConnection]"
     body_limit: int
+
+    def request_id_of(self, head: RequestHead) -> bytes:
+        """Return the id of a request: that of the client, or else a new one."""
 
     def check_head(self, head: RequestHead) -> object:
         """Refuse a request before its body is read. Raises: HeadRefused."""
@@ -192,11 +197,15 @@ class ClientConnection(asyncio.Protocol):
                 body = data[end:body_end]
                 gateway.serve(self, head, body)
                 return data[body_end:]
-        receiver = gateway.receive(self, head, length)
-        if receiver is None:
-            gateway.check_head(head)
-            self._begin_body(head, length)
-        else:
+        try:
+            receiver = gateway.receive(self, head, length)
+            if receiver is None:
+                gateway.check_head(head)
+                self._begin_body(head, length)
+        except HeadRefused as error:
+            self.refuse_and_close(error.refusal, gateway.request_id_of(head))
+            return b""
+        if receiver is not None:
             self._begin_stream(receiver, head, length)
         return data[end:]
 
@@ -275,7 +284,7 @@ class ClientConnection(asyncio.Protocol):
         except HeadRefused as error:
             self._end_stream()
             receiver.body_refused(error.refusal)
-            self.refuse_and_close(error.refusal)
+            self.refuse_and_close(error.refusal, receiver.request_id)
             return
         if is_done:
             self._end_stream()
@@ -398,17 +407,24 @@ class ClientConnection(asyncio.Protocol):
             self._buffer = b""
             self._consume(data)
 
-    def refuse_and_close(self, refusal: GatewayRefusal) -> None:
+    def refuse_and_close(
+        self, refusal: GatewayRefusal, request_id: bytes = b""
+    ) -> None:
         """Answer with a refusal and close, since no next request can be found.
 
         Bytes that still come are dropped for a while: closing at once would reset the
         connection before the client has read the answer.
+
+        Args:
+            request_id: Id of the request; empty: that of the body which is read, if any.
         """
+        if not request_id and self._head is not None:
+            request_id = self._gateway.request_id_of(self._head)
         self._end_body()
         if self.transport is None or self.transport.is_closing():
             return
         self._gateway.count(refusal.status)
-        self.write(render_refusal(refusal, closes=True))
+        self.write(render_refusal(refusal, closes=True, request_id=request_id))
         self._linger()
 
     def _linger(self) -> None:

@@ -103,7 +103,7 @@ class HeadForward:
         self._address = address
         self._head = head
         self._length = length
-        self._request_id = request_id
+        self.request_id = request_id
         self._parts: deque[bytes] = deque()
         self.queued_bytes = 0
         self._is_body_done = length == 0 and not head.is_chunked
@@ -204,7 +204,7 @@ class HeadForward:
             b"Connection: close",
             b"Authorization: Bearer %b" % (head.key or b""),
             b"Accept: %b" % head.accept,
-            b"x-request-id: %b" % self._request_id,
+            b"x-request-id: %b" % self.request_id,
         ]
         if head.is_chunked:
             lines.append(b"Transfer-Encoding: chunked")
@@ -249,7 +249,7 @@ class HeadForward:
         lines = [
             b"HTTP/1.1 %d %b" % (head.status, _phrase(head.status)),
             head.passed + framing,
-            b"x-request-id: %b" % self._request_id,
+            b"x-request-id: %b" % self.request_id,
         ]
         if not keeps_alive:
             lines.append(b"Connection: close")
@@ -291,7 +291,7 @@ class HeadForward:
         self._gateway.count(refusal.status)
         keeps_alive = self._keeps_alive
         self._client.write(
-            render_refusal(refusal, closes=not keeps_alive, request_id=self._request_id)
+            render_refusal(refusal, closes=not keeps_alive, request_id=self.request_id)
         )
         self._client.exchange_done(keeps_alive=keeps_alive)
 

@@ -13,6 +13,8 @@ from corral.wire.gateway_routes import AdapterEntry
 MODELS_PATH: Final = b"/v1/models"
 LOAD_PATH: Final = b"/v1/load_lora_adapter"
 UNLOAD_PATH: Final = b"/v1/unload_lora_adapter"
+SGLANG_LOAD_PATH: Final = b"/load_lora_adapter"
+SGLANG_UNLOAD_PATH: Final = b"/unload_lora_adapter"
 LLAMA_PATH: Final = b"/lora-adapters"
 # llama.cpp answers a request that names no adapter from the cache of the last one, which
 # had one. It keeps them apart if each names an adapter: this scale changes no weight.
@@ -87,6 +89,27 @@ class VllmCalls(AdapterCalls):
         return adapter.name if path is not None and is_same else None
 
 
+class SglangCalls(VllmCalls):
+    """Requests of SGLang: it lists adapters as vLLM does, and a request names the model
+    and the adapter."""
+
+    async def load(self, pool: ReplicaPool, adapter: AdapterEntry) -> None:
+        body = {"lora_name": adapter.name, "lora_path": adapter.path}
+        text = msgspec.json.encode(body)
+        status, answer = await call_engine(pool, b"POST", SGLANG_LOAD_PATH, text)
+        # it refuses an adapter that another gateway has just loaded
+        if status != 200 and adapter.name not in await self.loaded(pool):
+            raise EngineCallFailed(_shown(status, answer))
+
+    async def unload(self, pool: ReplicaPool, name: str) -> None:
+        text = msgspec.json.encode({"lora_name": name})
+        await _answer(pool, b"POST", SGLANG_UNLOAD_PATH, text)
+
+    def body_for(self, body: bytes, adapter: AdapterEntry, engine_name: str) -> bytes:
+        model = _decoded(body, dict[str, Any]).get("model")
+        return body_with_model(body, f"{model}:{adapter.name}")
+
+
 class _LlamaAdapter(msgspec.Struct):
     """Adapter as llama.cpp lists it."""
 
@@ -139,6 +162,7 @@ class LlamaCppCalls(AdapterCalls):
 
 ADAPTER_CALLS: Final[dict[str, AdapterCalls]] = {
     "vllm": VllmCalls(),
+    "sglang": SglangCalls(),
     "llama.cpp": LlamaCppCalls(),
 }
 

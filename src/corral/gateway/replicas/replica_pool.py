@@ -56,6 +56,11 @@ class ReplicaPool:
         self._connecting: set[asyncio.Task[None]] = set()
         self._prefixes: dict[tuple[bytes, bytes, bytes, bytes], bytes] = {}
 
+    @property
+    def is_prefill(self) -> bool:
+        """Whether the replica only computes prompts."""
+        return self.entry.role == "prefill"
+
     def take_idle(self) -> ReplicaConnection | None:
         """Return an open connection without a request; None if all are used."""
         return self._idle.pop() if self._idle else None

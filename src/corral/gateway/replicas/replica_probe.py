@@ -15,6 +15,8 @@ from corral.gateway.replicas.replica_connection import (
 from corral.gateway.replicas.replica_pool import ReplicaPool
 
 PROBE_SECONDS: Final = 10.0
+# for SGLang with roles, which refuses a request without a partner: one that is alone
+SGLANG_ALONE: Final = {"bootstrap_host": "2.2.2.2", "bootstrap_room": 0}
 _HEAD: Final = RequestHead(b"POST", b"/v1/chat/completions")
 
 
@@ -22,11 +24,25 @@ class ReplicaProbe:
     """One probe. Any answer but a refusal of the key or an error of the server shows
     that the replica is well: a replica may serve embeddings alone."""
 
-    __slots__ = ("_connection", "_deadline", "_is_over", "_is_well", "_model", "pool")
+    __slots__ = (
+        "_body",
+        "_connection",
+        "_deadline",
+        "_is_over",
+        "_is_well",
+        "pool",
+    )
 
-    def __init__(self, pool: ReplicaPool, model: str, now: float) -> None:
+    def __init__(
+        self, pool: ReplicaPool, model: str, now: float, *, is_sglang_pair: bool = False
+    ) -> None:
         self.pool = pool
-        self._model = model
+        self._body = {
+            "model": model,
+            "messages": [{"role": "user", "content": "1"}],
+            "max_tokens": 1,
+            **(SGLANG_ALONE if is_sglang_pair else {}),
+        }
         self._deadline = now + PROBE_SECONDS
         self._connection: ReplicaConnection | None = None
         self._is_well: bool | None = None
@@ -55,12 +71,7 @@ class ReplicaProbe:
             connection.abandon()
             return
         self._connection = connection
-        body = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": "1"}],
-            "max_tokens": 1,
-        }
-        text = msgspec.json.encode(body)
+        text = msgspec.json.encode(self._body)
         connection.send(self, self.pool.request(_HEAD, b"corral-probe", text))
 
     def connection_refused(self, pool: ConnectionPool) -> None:

@@ -13,6 +13,7 @@ from corral.route.choice import ReplicaState
 from corral.route.concurrency_limit import ConcurrencyLimit
 from corral.route.expected_output import ExpectedOutput
 from corral.route.first_token_deadline import FirstTokenDeadline
+from corral.route.prefill_choice import PrefillRule
 from corral.wire.gateway_routes import ReplicaEntry, ServiceEntry
 
 ROUNDING: Final = 1e-9
@@ -27,7 +28,9 @@ class ServiceReplicas:
     """Replicas of one service: what the routes file says, and what was learned of them.
 
     Attributes:
+        states: Replicas that take requests, without those that only compute prompts.
         has_canary: Whether a part of the requests goes to a canary.
+        prefill: When the prompts of requests are computed apart.
     """
 
     __slots__ = (
@@ -37,6 +40,7 @@ class ServiceReplicas:
         "_heads",
         "_leaving",
         "_limits",
+        "_prefill_states",
         "_tie",
         "affinity",
         "entry",
@@ -46,6 +50,7 @@ class ServiceReplicas:
         "metrics",
         "name",
         "pools",
+        "prefill",
         "states",
         "usual_choices",
     )
@@ -60,6 +65,7 @@ class ServiceReplicas:
         self.states: list[ReplicaState] = []
         self.expected_output = ExpectedOutput()
         self.first_tokens = FirstTokenDeadline()
+        self.prefill = PrefillRule()
         self._heads = heads
         self._limits: dict[str, ConcurrencyLimit] = {}
         self._tie = 0
@@ -100,7 +106,13 @@ class ServiceReplicas:
 
     def _update_choices(self) -> None:
         """Group the replicas that take requests by what requests may reach them."""
-        listed = [pool for pool in self.pools.values() if not pool.entry.draining]
+        ready = [pool for pool in self.pools.values() if not pool.entry.draining]
+        listed = [pool for pool in ready if not pool.is_prefill]
+        self._prefill_states: dict[int | None, list[ReplicaState]] = {}
+        for pool in ready:
+            if pool.is_prefill:
+                states = self._prefill_states.setdefault(pool.entry.revision, [])
+                states.append(pool.state)
         self.states = [pool.state for pool in listed]
         self._by_revision: dict[int, list[ReplicaState]] = {}
         for pool in listed:
@@ -113,6 +125,15 @@ class ServiceReplicas:
         self.usual_choices: Sequence[list[ReplicaState]] = (usual or self.states,)
         self._canary_choices = (trial, usual) if trial and usual else ()
         self.has_canary = bool(self._canary_choices)
+
+    def role_states(
+        self, pool: ReplicaPool
+    ) -> tuple[list[ReplicaState], list[ReplicaState]]:
+        """Return the replicas that decode and those that compute prompts, of the same
+        revision as this one."""
+        revision = pool.entry.revision
+        decode = self.states if revision is None else self._by_revision[revision]
+        return decode, self._prefill_states.get(revision, [])
 
     @property
     def revisions(self) -> list[int]:

@@ -40,6 +40,7 @@ class WatchedReplicas(ServiceReplicas):
 
     __slots__ = (
         "_has_suspects",
+        "_prefill_ejection",
         "_probes",
         "_quarantine",
         "_retries",
@@ -52,6 +53,8 @@ class WatchedReplicas(ServiceReplicas):
     ) -> None:
         super().__init__(entry, metrics, heads)
         self.ejection = OutlierEjection()
+        # requests go on without replicas for prefill, so all of them may be ejected
+        self._prefill_ejection = OutlierEjection(max_share=1.0)
         self.in_flight_at: Callable[[ReplicaPool], Iterable[int]] = lambda pool: ()
         self._probes: dict[str, ReplicaProbe] = {}
         self._quarantine = Quarantine()
@@ -61,9 +64,19 @@ class WatchedReplicas(ServiceReplicas):
     def _take_replicas(self) -> list[str]:
         changed = super()._take_replicas()
         # a changed replica starts without the failures of its predecessor
-        self.ejection.set_replicas([name for name in self.pools if name not in changed])
-        self.ejection.set_replicas(list(self.pools))
+        for is_prefill in (False, True):
+            ejection = self._prefill_ejection if is_prefill else self.ejection
+            names = [
+                name
+                for name, pool in self.pools.items()
+                if pool.is_prefill is is_prefill
+            ]
+            ejection.set_replicas([name for name in names if name not in changed])
+            ejection.set_replicas(names)
         return changed
+
+    def _ejection_of(self, pool: ReplicaPool) -> OutlierEjection:
+        return self._prefill_ejection if pool.is_prefill else self.ejection
 
     def withdraw(self) -> None:
         """Take no more requests: the service is no longer in the routes."""
@@ -75,7 +88,7 @@ class WatchedReplicas(ServiceReplicas):
 
     def note_success(self, pool: ReplicaPool, fingerprint: int, now: float) -> None:
         """Count an answer of a replica."""
-        self.ejection.note_success(pool.state.name, now)
+        self._ejection_of(pool).note_success(pool.state.name, now)
         if self._has_suspects:
             self._quarantine.note_success(f"{fingerprint:x}")
 
@@ -86,7 +99,7 @@ class WatchedReplicas(ServiceReplicas):
         losses[kind] = losses.get(kind, 0) + 1
         if kind is LossKind.BUSY or self.pools.get(name) is not pool:
             return  # no fault of the replica, or the routes have changed
-        if self.ejection.note_failure(name, FAILURES[kind], now):
+        if self._ejection_of(pool).note_failure(name, FAILURES[kind], now):
             pool.state.ejected_until = inf
             self.metrics.ejections += 1
             log.warning(
@@ -143,9 +156,10 @@ class WatchedReplicas(ServiceReplicas):
 
     def _sweep_probes(self, now: float) -> None:
         """Probe ejected replicas, and take the results."""
-        for name in self.ejection.due_probes(now):
-            if name not in self._probes:
-                self._probe(name, now)
+        for ejection in (self.ejection, self._prefill_ejection):
+            for name in ejection.due_probes(now):
+                if name not in self._probes:
+                    self._probe(name, now)
         for name, probe in list(self._probes.items()):
             is_well = probe.result(now)
             if is_well is not None:
@@ -155,7 +169,12 @@ class WatchedReplicas(ServiceReplicas):
     def _probe(self, name: str, now: float) -> None:
         pool = self.pools.get(name)
         if pool is not None:
-            self._probes[name] = ReplicaProbe(pool, self.entry.models[0], now)
+            self._probes[name] = ReplicaProbe(
+                pool,
+                self.entry.models[0],
+                now,
+                is_sglang_pair=self.entry.transfer == "sglang",
+            )
 
     def _note_probe(
         self, name: str, probe: ReplicaProbe, now: float, *, is_well: bool
@@ -163,7 +182,8 @@ class WatchedReplicas(ServiceReplicas):
         pool = self.pools.get(name)
         if pool is not probe.pool:
             return
-        self.ejection.note_probe(name, is_well, now)
-        if not self.ejection.is_ejected(name, now):
+        ejection = self._ejection_of(pool)
+        ejection.note_probe(name, is_well, now)
+        if not ejection.is_ejected(name, now):
             pool.state.ejected_until = 0.0
             log.info("replica %s of %s gets requests again", name, self.name)

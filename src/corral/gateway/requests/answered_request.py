@@ -20,11 +20,8 @@ from corral.gateway.requests.attempt import (
     unfit_answer,
 )
 from corral.gateway.requests.endpoints import RESPONSES_PATH
-from corral.gateway.requests.routed_request import (
-    RelayHost,
-    RequestPhase,
-    RoutedRequest,
-)
+from corral.gateway.requests.prefilled_request import PrefilledRequest
+from corral.gateway.requests.routed_request import RelayHost, RequestPhase
 from corral.gateway.routing.fallback import MARK
 from corral.gateway.routing.service_route import ServiceRoute
 
@@ -35,13 +32,12 @@ MOST_ATTEMPTS: Final = 3
 MOST_PLACES: Final = 16  # at which a response is looked for
 
 
-class AnsweredRequest(RoutedRequest):
+class AnsweredRequest(PrefilledRequest):
     """One request and the answer that its client gets. A subclass ends it."""
 
     __slots__ = (
         "_admitted_tokens",
         "_answered_by",
-        "_attempts",
         "_client",
         "_events",
         "_first_answer",
@@ -70,7 +66,6 @@ class AnsweredRequest(RoutedRequest):
         self._client = client
         self._admitted_tokens = admitted_tokens
         self._answered_by: ReplicaPool | None = None
-        self._attempts = 0
         self._has_engine_error = False
         self._events: EventStream | None = None
         self._first_answer: AnswerHead | None = None
@@ -87,6 +82,8 @@ class AnsweredRequest(RoutedRequest):
         assert attempt is not None
         if is_done:
             attempt.connection = None
+        if attempt.body is not None and self._is_transfer_refused(head, payload):
+            return
         if head.status != 200 and self._is_unfit(head, attempt):
             return
         if head.is_encoded:
@@ -126,6 +123,8 @@ class AnsweredRequest(RoutedRequest):
             if not self.caller.is_batch:  # it waits behind all others
                 attempt.pool.counters.ttft.observe(now - self._started)
         attempt.note_first_byte()
+        if attempt.prefilled_cached is not None:
+            self._note_transfer(has_failed=False)
         if head.status < 500:
             self.service.note_success(attempt.pool, self.fingerprint, now)
         else:
@@ -141,7 +140,9 @@ class AnsweredRequest(RoutedRequest):
         """Remember which replica has an answer that later requests may continue."""
         if self._answered_by is not None:
             name = self._answered_by.state.name
-            self._is_unnoted = not self.service.responses.note(answer, name)
+            self._is_unnoted = not self.service.responses.note(
+                answer, name, self.caller.owner
+            )
 
     def _looks_elsewhere(self, attempt: ReplicaAttempt) -> bool:
         """Return whether another replica may have the response that is continued. Which
@@ -295,7 +296,7 @@ class AnsweredRequest(RoutedRequest):
         answer = whole_answer(
             head,
             self._request_id,
-            body,
+            self._corrected(body),
             closes=closes,
             more_lines=MARK if self._is_at_fallback else b"",
         )
@@ -352,6 +353,7 @@ class AnsweredRequest(RoutedRequest):
 
     def _pass(self, payload: bytes, *, is_done: bool) -> None:
         is_chunked = not self._head.is_http10
+        payload = self._corrected(payload)
         self._client.write(chunk(payload, is_last=is_done) if is_chunked else payload)
         if is_done:
             assert self._first_answer is not None

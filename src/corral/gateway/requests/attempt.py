@@ -19,7 +19,15 @@ WHOLE_SAMPLE: Final = 4
 
 
 class ReplicaAttempt:
-    """Work at one replica, counted there from its sending to its end."""
+    """Work at one replica, counted there from its sending to its end.
+
+    Attributes:
+        begun_at: Time from which the deadline of its first byte counts.
+        body: Body for this replica alone; None: that of the request.
+        prefilled_cached: Tokens of the prompt that were cached where another replica has
+            computed it; None: this one computes it.
+        is_reserved: Whether it only keeps a place, and is sent later.
+    """
 
     __slots__ = (
         "_adapter",
@@ -30,8 +38,13 @@ class ReplicaAttempt:
         "_new_tokens",
         "_sampled_at",
         "_sampled_events",
+        "_sent_tokens",
+        "begun_at",
+        "body",
         "connection",
+        "is_reserved",
         "pool",
+        "prefilled_cached",
         "sent_at",
     )
 
@@ -40,6 +53,11 @@ class ReplicaAttempt:
         self.connection: ReplicaConnection | None = None
         self._new_tokens = new_tokens
         self.sent_at = now
+        self.begun_at = now
+        self.body: bytes | None = None
+        self.prefilled_cached: int | None = None
+        self.is_reserved = False
+        self._sent_tokens = 0
         self._first_token_seconds: float | None = None
         self._is_running = False
         self._sampled_at = now
@@ -60,7 +78,21 @@ class ReplicaAttempt:
     def restart(self, now: float) -> None:
         """Count the time from now on: only now the attempt is sent."""
         self.sent_at = now
+        self.begun_at = now
+        self.is_reserved = False
         self._sampled_at = now
+
+    def take_prompt(self, body: bytes | None, cached: int, sent_tokens: int) -> None:
+        """Let another replica's work on the prompt count as done.
+
+        Args:
+            body: What this replica gets in place of the request's body.
+            cached: Tokens that were cached at the other replica.
+            sent_tokens: Tokens whose cache comes from there.
+        """
+        self.body = body
+        self.prefilled_cached = cached
+        self._sent_tokens = sent_tokens
 
     def note_first_byte(self) -> None:
         """Count the prompt as prefilled."""
@@ -71,7 +103,12 @@ class ReplicaAttempt:
 
     def expects(self, pool: ConnectionPool) -> bool:
         """Return whether the attempt waits for a connection to this replica."""
-        return self.connection is None and not self._is_running and self.pool is pool
+        return (
+            self.connection is None
+            and not self._is_running
+            and self.pool is pool
+            and not self.is_reserved
+        )
 
     def learn_first_token(self, service: ServiceRoute, now: float) -> None:
         """Learn from the time to the first event of a stream.
@@ -84,6 +121,13 @@ class ReplicaAttempt:
         # a replica prefills one prompt after another
         self._first_token_seconds = now - max(self.sent_at, state.first_token_at)
         state.first_token_at = now
+        if self.prefilled_cached is not None:
+            service.prefill.transfer.observe(
+                self._sent_tokens, self._first_token_seconds, state.rates
+            )
+            self._first_token_seconds = None
+            self._sampled_at = now
+            return
         service.first_tokens.observe(seconds)
         expected_seconds = state.rates.prefill_seconds(self._new_tokens)
         service.learn_limit(self.pool, self._in_flight, seconds, expected_seconds)
@@ -100,6 +144,24 @@ class ReplicaAttempt:
         new_tokens = self._new_tokens if usage is None else usage.prompt - usage.cached
         self.pool.state.rates.observe_first_token(new_tokens, self._first_token_seconds)
 
+    def learn_prompt(
+        self, service: ServiceRoute, usage: TokenCounts | None, now: float
+    ) -> None:
+        """Learn from a prompt that was computed for another replica."""
+        pool = self.pool
+        state = pool.state
+        seconds = now - self.sent_at
+        alone_seconds = now - max(self.sent_at, state.first_token_at)
+        state.first_token_at = now
+        expected_seconds = state.rates.overhead_seconds + state.rates.prefill_seconds(
+            self._new_tokens
+        )
+        new_tokens = self._new_tokens if usage is None else usage.prompt - usage.cached
+        state.rates.observe_first_token(new_tokens, alone_seconds)
+        service.prefill.first_tokens.observe(seconds)
+        service.learn_limit(pool, self._in_flight, seconds, expected_seconds)
+        pool.counters.prefill_seconds.observe(seconds)
+
     def learn_itl(self, events: int, now: float) -> None:
         """Learn from the time between events, each ITL_SAMPLE_EVENTS of them."""
         new_events = events - self._sampled_events
@@ -112,7 +174,9 @@ class ReplicaAttempt:
 
     def learn_whole(self, service: ServiceRoute, tokens: int, now: float) -> None:
         """Learn from an answer that is not a stream, one in WHOLE_SAMPLE of them."""
-        if tokens < 1 or service.next_tie() % WHOLE_SAMPLE:
+        if self.prefilled_cached is not None or tokens < 1:
+            return
+        if service.next_tie() % WHOLE_SAMPLE:
             return
         state = self.pool.state
         rates = state.rates

@@ -67,6 +67,7 @@ class RelayedRequest(AnsweredRequest):
             self.service.check_alive(pool, self._gateway.now)
         self.service.note_failure(pool, kind, now)
         may_replay = self._can_replay()
+        self._end_stage()
         if kind is not LossKind.REFUSED:  # such a replica is ejected
             self._attempts += 1
         if self._slow is not None:
@@ -166,6 +167,8 @@ class RelayedRequest(AnsweredRequest):
         """Handle a deadline that has passed."""
         attempt = self._attempt
         assert attempt is not None
+        if self._expire_prefill(now):
+            return
         if self._phase is RequestPhase.SENT:
             self._expire_sent(attempt, now)
             return
@@ -176,7 +179,7 @@ class RelayedRequest(AnsweredRequest):
             self._lose(LossKind.CLOSED, "the replica's answer stopped")
 
     def _expire_sent(self, attempt: ReplicaAttempt, now: float) -> None:
-        until = attempt.sent_at + self._deadline_seconds
+        until = attempt.begun_at + self._deadline_seconds
         is_early = now < until
         if is_early:
             # only later than usual: it goes on if no other replica can do better
@@ -208,7 +211,8 @@ class RelayedRequest(AnsweredRequest):
         continuation = self._continuation
         is_preparing = continuation is not None and continuation.is_preparing
         has_request = attempt.connection is not None and self.adapter is None
-        return has_request and not is_preparing
+        is_whole = attempt.body is None and attempt.prefilled_cached is None
+        return has_request and is_whole and not is_preparing
 
     # back-pressure, and the end
 
@@ -270,6 +274,8 @@ class RelayedRequest(AnsweredRequest):
         self._attempt = None
         if self._slow is not None:
             self.drop_slow_attempt()
+        self._end_stage()
+        self._count_prefill()
         pool = self._answered_by
         tokens = 0 if pool is None else self._count_tokens(pool, attempt, now)
         if attempt is not None:
@@ -305,7 +311,10 @@ class RelayedRequest(AnsweredRequest):
             if output:
                 sums.add(self._prompt_tokens, 0, output)
             return self._prompt_tokens + output
-        sums.add(usage.prompt, usage.cached, usage.output)
+        cached = usage.cached
+        if attempt is not None and attempt.prefilled_cached is not None:
+            cached = min(cached, attempt.prefilled_cached)
+        sums.add(usage.prompt, cached, usage.output)
         self.service.expected_output.observe(self._output_limit, usage.output)
         if attempt is not None and not self._is_moved:
             if self._events is None:

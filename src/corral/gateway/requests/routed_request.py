@@ -28,6 +28,7 @@ from corral.gateway.routing.service_route import (
     ServiceRoute,
     WaitingRequest,
 )
+from corral.gateway.routing.stored_responses import response_not_found
 from corral.route.choice import ReplicaChoice, pick
 from corral.route.fair_queue import QueuedItem
 from corral.route.prompt_index import (
@@ -190,7 +191,9 @@ class RoutedRequest(ABC):
         self._previous_response = fields.previous_response_id
         self._place: str | None = None
         if self._previous_response is not None:
-            self._place = service.responses.find(self._previous_response)
+            self._place = service.responses.find(
+                self._previous_response, self.caller.owner
+            )
         self._is_canary = (
             service.has_canary and self.revision is None and service.is_canary_turn()
         )
@@ -240,6 +243,9 @@ class RoutedRequest(ABC):
         service = self.service
         if service.is_quarantined(self.fingerprint, now):
             return REQUEST_QUARANTINED
+        previous = self._previous_response
+        if previous and service.responses.is_of_another(previous, self.caller.owner):
+            return response_not_found(previous, "previous_response_id")
         if self.adapter is None:
             return None
         states = service.candidates(self.revision, is_canary=False)[0]
@@ -302,15 +308,21 @@ class RoutedRequest(ABC):
             return False
         return self._send_to(choice, now)
 
-    def _send_to(self, choice: ReplicaChoice, now: float) -> bool:
-        """Begin an attempt at this replica; return True."""
-        service = self.service
-        pool = service.pools[choice.replica.name]
+    def _begin_attempt(self, choice: ReplicaChoice, now: float) -> ReplicaAttempt:
+        """Take a place at this replica."""
+        pool = self.service.pools[choice.replica.name]
         attempt = ReplicaAttempt(pool, choice.new_tokens, now)
         self._attempt = attempt
         if self._hashes:
             pool.state.index.add(self._hashes)
         self._phase = RequestPhase.SENT
+        return attempt
+
+    def _send_to(self, choice: ReplicaChoice, now: float) -> bool:
+        """Begin an attempt at this replica; return whether it takes the request now."""
+        service = self.service
+        attempt = self._begin_attempt(choice, now)
+        pool = attempt.pool
         if self.adapter is not None:
             attempt.use_adapter(service.adapters, self.adapter)
             if not service.adapters.is_ready(pool, self.adapter):
@@ -327,7 +339,7 @@ class RoutedRequest(ABC):
             late = self.service.late_seconds(attempt.pool)
             if late is not None and late < seconds:
                 seconds = late
-        self.deadline = now + seconds
+        self.deadline = min(now + seconds, attempt.begun_at + self._deadline_seconds)
         connection = attempt.pool.take_idle()
         if connection is None:
             attempt.pool.connect(self)
@@ -401,7 +413,7 @@ class RoutedRequest(ABC):
         ):
             connection.pool.release(connection)  # the client has left meanwhile
             return
-        body = self._body
+        body = attempt.body or self._body
         assert body is not None
         attempt.connection = connection
         adapters = self.service.adapters
@@ -424,44 +436,6 @@ class RoutedRequest(ABC):
             self._refuse(self.service.busy_refusal())
             return
         self._lose(LossKind.REFUSED, "the replica cannot be reached")
-
-    # two attempts that race
-
-    def _begin_race(self, attempt: ReplicaAttempt, now: float) -> None:
-        """Begin another attempt; the one so far goes on until either has answered."""
-        self._slow = SlowAttempt(self, attempt)
-        self._attempt = None
-        self._excluded = (*self._excluded, attempt.pool.state.name)
-        self.send_or_wait(now)
-
-    def slow_attempt_answers(
-        self, head: AnswerHead, payload: bytes, *, is_done: bool
-    ) -> None:
-        """Go on with the slow attempt, which has answered first."""
-        self._leave_queue()
-        if self._attempt is not None:
-            self._attempt.drop_connection()
-            self._attempt.leave()
-        self._return_to_slow_attempt()
-        self.answer_begins(head, payload, is_done=is_done)
-
-    def _return_to_slow_attempt(self) -> None:
-        """Make the slow attempt the only one."""
-        assert self._slow is not None
-        attempt = self._slow.attempt
-        self._slow = None
-        self._attempt = attempt
-        self._phase = RequestPhase.SENT
-        self.deadline = attempt.sent_at + self._deadline_seconds
-        if attempt.connection is not None:
-            attempt.connection.receiver = self
-
-    def drop_slow_attempt(self) -> None:
-        """Give up the slow attempt, if there is one."""
-        if self._slow is not None:
-            self._slow.attempt.drop_connection()
-            self._slow.attempt.leave()
-            self._slow = None
 
     @abstractmethod
     def answer_begins(self, head: AnswerHead, payload: bytes, *, is_done: bool) -> None:

@@ -28,6 +28,8 @@ class ExchangeTarget:
         prefix: Path under which the client reaches the service; empty by host.
         revision: Revision that the client has named; None: any.
         is_engine: Whether an engine answers, which needs the gateway's key.
+        response: Stored response that the request is for; "": none.
+        replica: The only replica that can answer; "": any can.
     """
 
     service: ServiceRoute
@@ -35,6 +37,8 @@ class ExchangeTarget:
     prefix: bytes = b""
     revision: int | None = None
     is_engine: bool = False
+    response: str = ""
+    replica: str = ""
 
 
 def may_be_exchange(head: RequestHead) -> bool:

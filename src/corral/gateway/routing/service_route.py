@@ -193,6 +193,7 @@ class ServiceRoute(WatchedReplicas):
         seconds = 0.0
         for pool in (*self._leaving, *self.pools.values()):
             pool.counters.in_flight = pool.state.in_flight
+            pool.counters.pending_tokens = pool.state.pending_tokens
             ended += sum(pool.counters.request_seconds.counts)
             seconds += pool.counters.request_seconds.sum
         if ended:

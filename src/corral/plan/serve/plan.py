@@ -22,6 +22,7 @@ from corral.perf.topology import Wires
 from corral.plan.bounds import Above, Length, NumberBound, Usd, check, number_text
 from corral.plan.gpu_support import USUAL, Unsuited, half, kept_in, served_by
 from corral.plan.parse.models import model_said, precision_said
+from corral.plan.serve.roles import RolesEstimate, fewest_with_roles
 
 HALF: Final = "bf16 (fp16 on GPUs without)"
 QPS: Final = NumberBound(0.001, 1e7)
@@ -137,12 +138,14 @@ class Unfit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServePlan:
     """A serving plan. `fleets`: for each type of GPU the cheapest set of replicas, the
-    cheapest set first; at least one. `cautions`: parts of the request that the model
-    may not support well."""
+    cheapest set first; at least one. `roles`: estimate of prefill and decode on replicas
+    of their own, for the cheapest set; None: too few replicas, or too much load.
+    `cautions`: parts of the request that the model may not support well."""
 
     request: ServeRequest
     model: Model
     fleets: tuple[ReplicaSet, ...]
+    roles: RolesEstimate | None
     unfit: tuple[Unfit, ...]
     remarks: tuple[str, ...]
     cautions: tuple[str, ...]
@@ -191,9 +194,27 @@ def plan_serve(
         request=request,
         model=model,
         fleets=tuple(fleets),
+        roles=_roles_of(fleets[0], request),
         unfit=tuple(unfit),
         remarks=tuple(_assumption_remarks(request, model, offers)),
         cautions=cautions,
+    )
+
+
+def _roles_of(fleet: ReplicaSet, request: ServeRequest) -> RolesEstimate | None:
+    load = Load(
+        rate=request.qps,
+        prompt=request.input,
+        output=request.output,
+        shared=request.shared,
+    )
+    return fewest_with_roles(
+        fleet.replica,
+        fleet.limits,
+        load,
+        fleet.replicas,
+        None if request.ttft_p90 is None else request.ttft_p90 / 1e3,
+        None if request.itl_p90 is None else request.itl_p90 / 1e3,
     )
 
 

@@ -19,6 +19,7 @@ from corral.plan.report import (
     columns,
 )
 from corral.plan.serve.plan import ReplicaSet, ServePlan
+from corral.plan.serve.roles import RolesEstimate
 
 POINTS: Final = 24
 QUANTILES: Final = (0.5, 0.9, 0.99)
@@ -51,12 +52,14 @@ def report(plan: ServePlan) -> PlannerReport:
         f"({spread}){price}: 90 % of the "
         "requests have their first token within "
         f"{best_set.each.ttft_quantile(0.9) * 1e3:,.0f} ms, and each "
-        f"next one within {best_set.each.itl_quantile(0.9) * 1e3:,.1f} ms.",
+        f"next one within {best_set.each.itl_quantile(0.9) * 1e3:,.1f} ms."
+        + _roles_sentence(plan),
         answers=tuple(_answer_figures(best_set)),
         tables=(
             _replica_set_table(plan),
             *_unfit_tables(plan),
             _latency_table(best_set),
+            *_roles_tables(plan),
         ),
         figures=(_by_load(best_set),),
         assumed=plan.remarks,
@@ -224,6 +227,67 @@ def _latency_table(best: ReplicaSet) -> ReportTable:
     )
 
 
+def _roles_sentence(plan: ServePlan) -> str:
+    roles, best_set = plan.roles, plan.best
+    if roles is None or not roles.pays:
+        return ""
+    text = (
+        f" Prefill and decode on replicas of their own ({roles.prefill:,} and "
+        f"{roles.decode:,}) would pay"
+    )
+    fewer = best_set.replicas - roles.replicas
+    if fewer:
+        gpus = roles.replicas * best_set.replica.gpus
+        return f"{text}: {counted(gpus, 'GPU')} would keep the targets."
+    return f"{text}: the next token would come within {roles.itl * 1e3:,.1f} ms."
+
+
+def _roles_tables(plan: ServePlan) -> Iterator[ReportTable]:
+    roles, best_set = plan.roles, plan.best
+    if roles is None:
+        return
+    times = (best_set.each.ttft_quantile(0.9), best_set.each.itl_quantile(0.9))
+    note = (
+        "The planner's model of a steady load computes this, with "
+        f"{roles.transfer_seconds * 1e3:,.1f} ms to send the keys and values of a prompt."
+    )
+    yield roles_table("Prefill and decode apart", roles, best_set.replicas, times, note)
+
+
+def roles_table(
+    title: str,
+    roles: RolesEstimate,
+    replicas: int,
+    times: tuple[float, float],
+    note: str,
+) -> ReportTable:
+    """Return the table that compares replicas with and without roles.
+
+    Args:
+        replicas: replicas without roles.
+        times: their TTFT and ITL, of which 90 % are below, in seconds; infinite where
+            the load is too high.
+        note: what is added to the verdict.
+    """
+    verdict = "would pay" if roles.pays else "would not pay"
+    return ReportTable(
+        title=title,
+        columns=columns("replicas", ("TTFT p90", "ms"), ("ITL p90", "ms")),
+        rows=(
+            (
+                f"{replicas:,} for both",
+                *(None if isinf(seconds) else seconds * 1e3 for seconds in times),
+            ),
+            (
+                f"{roles.prefill:,} for prefill, {roles.decode:,} for decode",
+                roles.ttft * 1e3,
+                roles.itl * 1e3,
+            ),
+        ),
+        note=f"It {verdict}. {note}",
+    )
+
+
 def _by_load(best: ReplicaSet) -> Figure:
     """Return a figure of TTFT and ITL of one replica by its request rate."""
     max_rate = FULLEST * capacity(best.replica, best.each.load, best.limits)
@@ -260,6 +324,7 @@ def _plan_as_dict(plan: ServePlan) -> dict[str, Any]:
     return {
         "request": asdict(plan.request),
         "fleets": [_fleet_data(fleet) for fleet in plan.fleets],
+        "roles": None if plan.roles is None else asdict(plan.roles),
         "unfit": [{"gpu": unfit.device.name, "why": unfit.why} for unfit in plan.unfit],
     }
 

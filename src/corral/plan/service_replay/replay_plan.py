@@ -11,9 +11,9 @@ from corral.domain.service import ScaleRule
 from corral.perf.replicas import most_sequences
 from corral.perf.serving import Load
 from corral.plan.serve.plan import HOUR, MILLION, ReplicaSet, ServeRequest, plan_serve
+from corral.plan.serve.roles import RolesEstimate, estimate_roles
 from corral.plan.service_replay.modelled_steps import ModelledSteps
 from corral.plan.service_replay.replay import ReplayedService, replay_trace
-from corral.plan.service_replay.roles import RolesEstimate, estimate_roles
 from corral.plan.service_replay.trace_outcome import TraceOutcome
 from corral.plan.service_replay.trace_request import (
     TraceRequest,

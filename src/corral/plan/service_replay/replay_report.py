@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from math import inf
 from typing import Any, Final
 
 from corral.catalog.bands import gpu_band
@@ -18,7 +17,13 @@ from corral.plan.report import (
     ReportTable,
     columns,
 )
-from corral.plan.serve.report import MEASURED_TIMES, QUANTILES, TAILS, unmeasured
+from corral.plan.serve.report import (
+    MEASURED_TIMES,
+    QUANTILES,
+    TAILS,
+    roles_table,
+    unmeasured,
+)
 from corral.plan.service_replay.replay_plan import ReplayPlan
 from corral.plan.service_replay.trace_outcome import ReplicaSample
 from corral.plan.service_replay.virtual_gateway import (
@@ -259,31 +264,19 @@ def _events_table(plan: ReplayPlan) -> ReportTable:
 def _roles_table(plan: ReplayPlan) -> ReportTable:
     roles = plan.roles
     assert roles is not None
-    verdict = "would pay" if roles.pays else "would not pay"
-    return ReportTable(
-        title="Prefill and decode apart, at the mean load",
-        columns=columns("replicas", ("TTFT p90", "ms"), ("ITL p90", "ms")),
-        rows=(
-            (
-                f"{roles.prefill + roles.decode} for both",
-                _finite_ms(roles.mixed_ttft),
-                _finite_ms(roles.mixed_itl),
-            ),
-            (
-                f"{roles.prefill} for prefill, {roles.decode} for decode",
-                roles.ttft * 1e3,
-                roles.itl * 1e3,
-            ),
-        ),
-        note=f"It {verdict}. The planner's model of a steady load computes this, with "
+    note = (
+        "The planner's model of a steady load computes this, with "
         f"{roles.transfer_seconds * 1e3:,.1f} ms to send the keys and values of a prompt; "
-        f"in the replay, {share_text(plan.outcome.mixed_share)} of the tokens shared their "
-        "step with a prompt.",
+        f"in the replay, {share_text(plan.outcome.mixed_share)} of the tokens shared "
+        "their step with a prompt."
     )
-
-
-def _finite_ms(seconds: float) -> float | None:
-    return None if seconds == inf else seconds * 1e3
+    return roles_table(
+        "Prefill and decode apart, at the mean load",
+        roles,
+        roles.replicas,
+        (roles.mixed_ttft, roles.mixed_itl),
+        note,
+    )
 
 
 def _replicas_figure(plans: Sequence[ReplayPlan]) -> Figure:

@@ -32,7 +32,7 @@ def follow_replicas(draft: Draft, service: Service) -> Service:
         is_steady = followed.ready_seconds_by(draft.now.wall) >= STEADY_SECONDS
         if is_steady and row.ready_seconds < STEADY_SECONDS:
             followed = replace(followed, ready_seconds=STEADY_SECONDS)
-            service = _count_success(service, row.revision)
+            service = _count_success(service, row)
         rows.append(followed)
     return replace(service, replicas=tuple(rows))
 
@@ -44,7 +44,9 @@ def _with_start(
     attempt = draft.attempt(row.job)
     if attempt is None or row.attempt == before.attempt:
         return service
-    seconds = max(0.0, draft.now.wall - attempt.placed_at)
+    seconds = draft.now.wall - attempt.placed_at
+    if seconds < 0:
+        return service  # the clock was set back
     return replace(service, start_seconds=seconds)
 
 
@@ -113,6 +115,14 @@ def count_fruitless(
         return replace(
             service, trial_fruitless=count, trial_retry_at=retry_at, last_end=text
         )
+    if row.revision == service.current and row.role.is_prefill:
+        group = service.prefill
+        if is_delayed(group.retry_at, now):
+            return service
+        count = group.fruitless + 1
+        retry_at = now + _delay_seconds(count)
+        group = replace(group, fruitless=count, retry_at=retry_at, last_end=text)
+        return replace(service, prefill=group)
     if row.revision == service.current and not is_delayed(service.retry_at, now):
         count = service.fruitless + 1
         retry_at = now + _delay_seconds(count)
@@ -126,12 +136,13 @@ def _delay_seconds(fruitless: int) -> float:
     return min(LONGEST_RESTART_DELAY_SECONDS, 2.0 ** min(fruitless - 1, 10))
 
 
-def _count_success(service: Service, revision: int) -> Service:
-    """Return the service after a replica of this revision has been ready for
-    STEADY_SECONDS in all."""
-    if revision == service.trial:
+def _count_success(service: Service, row: ReplicaRow) -> Service:
+    """Return the service after a replica has been ready for STEADY_SECONDS in all."""
+    if row.revision == service.trial:
         return replace(service, trial_fruitless=0, trial_retry_at=None)
-    if revision == service.current:
+    if row.revision == service.current and row.role.is_prefill:
+        return replace(service, prefill=service.prefill.without_failures)
+    if row.revision == service.current:
         return replace(service, fruitless=0, retry_at=None, last_end="")
     return service
 

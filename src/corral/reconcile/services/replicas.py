@@ -1,6 +1,6 @@
 """Making, draining and ending the replicas of a service, which are jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -9,13 +9,10 @@ from corral.domain.ids import Sequence, sequence_of
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.reason_code import ReasonCode
-from corral.domain.service import (
-    ReplicaRow,
-    Service,
-    ServiceState,
-    replica_id,
-    replica_spec,
-)
+from corral.domain.replica_jobs import replica_id, replica_spec
+from corral.domain.role_rule import replica_noun
+from corral.domain.service import ReplicaRow, Service, ServiceState
+from corral.domain.serving_roles import ServingRole
 from corral.domain.units import counted
 from corral.reconcile.changeset import Draft
 from corral.reconcile.services.finished_requests import has_finished
@@ -26,17 +23,14 @@ from corral.reconcile.services.probe_reports import (
     is_probe_failing,
     starting_seconds,
 )
-from corral.reconcile.services.replica_plan import (
-    DrainCause,
-    LiveReplica,
-    plan_replicas,
-)
+from corral.reconcile.services.replica_plan import DrainCause, LiveReplica
 from corral.reconcile.services.replica_state import (
     count_end,
     count_fruitless,
     draining_row,
     replica_name,
 )
+from corral.reconcile.services.role_groups import plan_groups
 from corral.reconcile.services.sleeping import put_to_sleep, wake
 
 # Their ranks stop already, and the job does not come back.
@@ -46,13 +40,20 @@ _STOPS_ANYWAY: Final = frozenset({StopWhy.CANCEL, StopWhy.TIME})
 def adjust_replicas(draft: Draft, service: Service) -> Service:
     """Return the service after the next step towards the replicas that it wants: some
     are made, and some begin to drain."""
+    now = draft.now.wall
     rows = [row for row in service.replicas if row.draining_at is None]
     live = [_live_replica(draft, row) for row in rows]
-    is_draining = len(rows) < len(service.replicas)
-    plan = plan_replicas(service, live, draft.now.wall, is_draining=is_draining)
+    draining = frozenset(
+        row.role for row in service.replicas if row.draining_at is not None
+    )
+    plans = plan_groups(service, live, now, draining=draining)
+    plan, prefill = plans.answering, plans.prefill
     if plan.gives_way:
-        service = replace(service, gave_way_at=draft.now.wall)
-    causes = dict(plan.drains)
+        service = replace(service, gave_way_at=now)
+    if prefill.gives_way:
+        group = replace(service.prefill, gave_way_at=now)
+        service = replace(service, prefill=group)
+    causes = dict(plan.drains) | dict(prefill.drains)
     for row in service.replicas:
         if causes.get(row.number) is DrainCause.PROBE_FAILS:
             service = _count_failing(draft, service, row)
@@ -62,7 +63,14 @@ def adjust_replicas(draft: Draft, service: Service) -> Service:
             service = put_to_sleep(draft, service, row)
         elif row.number in plan.wakes:
             service = wake(draft, service, row)
-    return _make(draft, service, plan.makes)
+    makes = [
+        *((revision, ServingRole.PREFILL) for revision in prefill.makes),
+        *(
+            (revision, service.spec_of(revision).answering_role)
+            for revision in plan.makes
+        ),
+    ]
+    return _make(draft, service, makes)
 
 
 def _live_replica(draft: Draft, row: ReplicaRow) -> LiveReplica:
@@ -110,7 +118,9 @@ def _drain_text(
     name = service.name
     match cause:
         case DrainCause.TOO_MANY:
-            return f"service {name} needs {counted(service.wanted, 'replica')} now"
+            is_prefill = row.role.is_prefill
+            wanted = service.prefill.wanted if is_prefill else service.wanted
+            return f"service {name} needs {counted(wanted, replica_noun(row.role))} now"
         case DrainCause.NODE_DRAINS:
             return (
                 f"another replica of service {name} replaces it, because its node is "
@@ -135,15 +145,18 @@ def drain_all(draft: Draft, service: Service) -> Service:
     return replace(service, replicas=rows)
 
 
-def _make(draft: Draft, service: Service, revisions: tuple[int, ...]) -> Service:
-    """Make one replica of each of these revisions."""
+def _make(
+    draft: Draft, service: Service, makes: Iterable[tuple[int, ServingRole]]
+) -> Service:
+    """Make one replica of each of these revisions and roles."""
     rows: list[ReplicaRow] = []
-    for number, revision in enumerate(revisions, start=service.next_number):
-        job = _job_of_replica(draft, service, revision, number)
+    for number, (revision, role) in enumerate(makes, start=service.next_number):
+        job = _job_of_replica(draft, service, revision, number, role)
         draft.put(job)
-        text = f"{job.spec.name} is a new replica of revision {revision}"
+        noun = replica_noun(role)
+        text = f"{job.spec.name} is a new {noun} of revision {revision}"
         draft.tell(EventKind.REPLICA_MADE, text, job=service.id)
-        rows.append(ReplicaRow(number=number, job=job.id, revision=revision))
+        rows.append(ReplicaRow(number=number, job=job.id, revision=revision, role=role))
     return replace(
         service,
         replicas=(*service.replicas, *rows),
@@ -151,14 +164,16 @@ def _make(draft: Draft, service: Service, revisions: tuple[int, ...]) -> Service
     )
 
 
-def _job_of_replica(draft: Draft, service: Service, revision: int, number: int) -> Job:
+def _job_of_replica(
+    draft: Draft, service: Service, revision: int, number: int, role: ServingRole
+) -> Job:
     """Return the job of a new replica. Its place among waiting jobs is the one of its
     service."""
     sequence = sequence_of(service.id)
     assert sequence is not None
     return Job(
         id=replica_id(service.id, number),
-        spec=replica_spec(service, revision, number),
+        spec=replica_spec(service, revision, number, role),
         owner=service.owner,
         submitted=Sequence(sequence),
         submitted_at=draft.now.wall,

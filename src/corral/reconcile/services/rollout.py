@@ -9,8 +9,8 @@ from corral.domain.service import (
     STEADY_SECONDS,
     ReplicaRow,
     Service,
-    ServiceFacts,
 )
+from corral.domain.service_facts import ServiceFacts
 from corral.domain.units import duration_text
 from corral.reconcile.changeset import Draft
 from corral.reconcile.services.probe_reports import failure_text, starting_seconds
@@ -35,10 +35,8 @@ def facts_of(draft: Draft, service: Service) -> ServiceFacts | None:
 def begin_revision(service: Service, number: int, *, is_tried: bool) -> Service:
     """Return the service with a revision that is tried, or else replaces the current
     one. Without a ready replica of the current one, it replaces it at once."""
-    if not any(
-        row.is_ready and row.revision == service.current for row in _live(service)
-    ):
-        return replace(service, current=number, fruitless=0, retry_at=None, last_end="")
+    if not _answers(service, service.current):
+        return replace(_as_current(service, number), last_end="")
     return replace(service, trial=number, passed=not is_tried)
 
 
@@ -58,10 +56,9 @@ def adopt_passed(service: Service) -> Service:
     """Return the service with the revision that is replacing the current one as the
     current one, if a replica of it is ready."""
     trial = service.trial
-    is_ready = any(row.is_ready and row.revision == trial for row in _live(service))
-    if trial is None or not service.passed or not is_ready:
+    if trial is None or not service.passed or not _answers(service, trial):
         return service
-    return _without_trial(replace(service, current=trial, fruitless=0, retry_at=None))
+    return _without_trial(_as_current(service, trial))
 
 
 def advance_rollout(draft: Draft, service: Service) -> Service:
@@ -83,7 +80,8 @@ def note_served(draft: Draft, service: Service) -> Service:
     """Record when the current revision first had a replica that was ready."""
     current = service.revision(service.current)
     if current.served_at is not None or not any(
-        row.is_ready and row.revision == current.number for row in service.replicas
+        row.is_ready and row.revision == current.number and not row.role.is_prefill
+        for row in service.replicas
     ):
         return service
     return service.with_revision(replace(current, served_at=draft.now.wall))
@@ -91,6 +89,37 @@ def note_served(draft: Draft, service: Service) -> Service:
 
 def _live(service: Service) -> list[ReplicaRow]:
     return [row for row in service.replicas if row.draining_at is None]
+
+
+def _answers(service: Service, revision: int) -> bool:
+    """Return whether a replica of the revision answers requests."""
+    return any(
+        row.is_ready and row.revision == revision and not row.role.is_prefill
+        for row in _live(service)
+    )
+
+
+def _is_paired(service: Service, revision: int) -> bool:
+    """Return whether a replica of the revision answers requests, and one prefills if
+    the revision has prefill replicas."""
+    has_prefill = service.spec_of(revision).prefill is not None
+    return _answers(service, revision) and (
+        not has_prefill
+        or any(
+            row.is_ready and row.revision == revision and row.role.is_prefill
+            for row in _live(service)
+        )
+    )
+
+
+def _as_current(service: Service, revision: int) -> Service:
+    return replace(
+        service,
+        current=revision,
+        fruitless=0,
+        retry_at=None,
+        prefill=service.prefill.without_failures,
+    )
 
 
 def _rows_of_trial(service: Service) -> list[ReplicaRow]:
@@ -106,6 +135,7 @@ def _without_trial(service: Service) -> Service:
         trial_fruitless=0,
         trial_retry_at=None,
         gave_way_at=None,
+        prefill=replace(service.prefill, gave_way_at=None),
     )
 
 
@@ -126,7 +156,7 @@ def _failed_start(draft: Draft, service: Service, trial: int) -> str:
 def _judge_trial(draft: Draft, service: Service) -> Service:
     trial, now = service.trial, draft.now.wall
     assert trial is not None
-    is_ready = any(row.is_ready for row in _rows_of_trial(service))
+    is_ready = _is_paired(service, trial)
     since = service.trial_since
     if since is None or since > now:  # the clock was set back
         if not is_ready:
@@ -160,15 +190,15 @@ def _judge_trial(draft: Draft, service: Service) -> Service:
 def _finish_replacement(draft: Draft, service: Service) -> Service:
     """Return the service with the new revision as the current one, once no replica of
     another one is left and one of the new revision is ready."""
-    rows = _live(service)
-    is_whole = all(row.revision == service.trial for row in rows)
-    is_served = service.wanted == 0 or any(row.is_ready for row in rows)
-    if service.trial is None or not (is_whole and is_served):
+    trial = service.trial
+    if trial is None or any(row.revision != trial for row in _live(service)):
         return service
-    text = f"revision {service.trial} of service {service.name} serves all requests"
+    is_ready = _answers if service.prefill.wanted == 0 else _is_paired
+    if service.wanted > 0 and not is_ready(service, trial):
+        return service
+    text = f"revision {trial} of service {service.name} serves all requests"
     draft.tell(EventKind.REVISION_SERVES, text, job=service.id)
-    served = replace(service, current=service.trial, fruitless=0, retry_at=None)
-    return _without_trial(served)
+    return _without_trial(_as_current(service, trial))
 
 
 def _turn_back(draft: Draft, service: Service, reason: str) -> Service:

@@ -11,14 +11,16 @@ from corral.domain.requests import (
     StopService,
     StoredRequest,
 )
+from corral.domain.role_rule import PrefillGroup, range_text, replica_noun
 from corral.domain.service import (
     Service,
     ServiceRevision,
     ServiceSpec,
     ServiceState,
 )
+from corral.domain.serving_roles import ServingRole
 from corral.reconcile.changeset import Draft
-from corral.reconcile.services.replica_count import first_reason
+from corral.reconcile.services.replica_count import first_prefill, first_reason
 from corral.reconcile.services.rollout import adopt_passed, begin_revision, end_trial
 
 
@@ -74,6 +76,7 @@ def _make_service(draft: Draft, request: StoredRequest, asked: ApplyService) -> 
         key_seed=asked.key_seed,
         wanted=spec.min_replicas,
         reason=first_reason(spec),
+        prefill=first_prefill(spec),
     )
     draft.put_service(service)
     text = f"service {spec.name} was made by {request.by}"
@@ -156,10 +159,14 @@ def _tell_applied(
 def _scale_service(
     draft: Draft, request: StoredRequest, service: Service, asked: ScaleService
 ) -> Service:
-    spec = replace(
-        service.spec, min_replicas=asked.min_replicas, max_replicas=asked.max_replicas
+    low, high = asked.min_replicas, asked.max_replicas
+    if (asked.role is ServingRole.WHOLE) == bool(service.spec.roles):
+        return service  # its groups have changed since the request was accepted
+    spec = service.spec.with_range(asked.role, low, high)
+    noun = replica_noun(asked.role)
+    _tell_applied(
+        draft, request, service, f"it may have {range_text(low, high)} {noun}s"
     )
-    _tell_applied(draft, request, service, f"it may have {spec.replicas_text} replicas")
     return _with_settings(service, spec, whole=service.current)
 
 
@@ -197,5 +204,9 @@ def _stop_service(draft: Draft, request: StoredRequest, service: Service) -> Ser
     draft.tell(EventKind.SERVICE_STOPPED, text, job=service.id)
     ended = end_trial(draft, service, text)
     return replace(
-        ended, state=ServiceState.STOPPING, wanted=0, reason=f"stopped by {request.by}"
+        ended,
+        state=ServiceState.STOPPING,
+        wanted=0,
+        reason=f"stopped by {request.by}",
+        prefill=PrefillGroup(),
     )

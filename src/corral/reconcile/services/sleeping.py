@@ -9,10 +9,10 @@ from corral.domain.attempt import Allocation
 from corral.domain.event_kind import EventKind
 from corral.domain.job import Job
 from corral.domain.job_states import JobEvent, JobState, StopWhy
-from corral.domain.lending import ReplicaSleep
+from corral.domain.lending import ParkBy, ReplicaSleep
 from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
-from corral.domain.service import ParkBy, ReplicaRow, Service
+from corral.domain.service import ReplicaRow, Service
 from corral.domain.units import duration_text
 from corral.domain.usage import Reservation
 from corral.reconcile.changeset import Draft

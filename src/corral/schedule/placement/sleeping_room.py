@@ -5,15 +5,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
 from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Shape
-from corral.domain.units import counted_gpus
+from corral.domain.units import MILLIS_PER_GPU, counted_gpus
 from corral.schedule.capacity.node_room import NodeRoom
 from corral.schedule.placement.gang_placement import find_seats
 from corral.schedule.waiting import Reason, Waiting
+
+USUAL_GRACE_SECONDS: Final = 5  # that is advised, if it is short enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +121,22 @@ class SleepingRoom:
         within = tightest.back_within_seconds or 0.0
         stop = max(0.0, tightest.stop_seconds or 0.0)
         millis = sum(seat.gpu_millis for seat in seats)
-        verb = "are" if millis > 1000 else "is"
+        is_single = 0 < millis <= MILLIS_PER_GPU
+        verb, them = ("is", "it") if is_single else ("are", "them")
         subject = f"{counted_gpus(millis)} {verb}" if millis else "CPUs are"
         return Reason(
             code=ReasonCode.LENT_ROOM,
             sentence=f"{subject} free, but lent by service {tightest.service}, which "
-            f"needs them back within {within:g} s: a job on them must stop "
+            f"needs {them} back within {within:g} s: a job on {them} must stop "
             f"within {stop:.1f} s, and this job may take {gang.stop_seconds:.1f} s",
-            suggestions=(
-                "set a shorter grace, in which the job saves and stops: grace: 5s",
-            ),
+            suggestions=(_advice(tightest.service, stop),),
         )
+
+
+def _advice(service: str, stop_seconds: float) -> str:
+    """Return how a job could stop within this time, a second of which passes until the
+    end of its ranks is seen."""
+    grace = min(USUAL_GRACE_SECONDS, int(stop_seconds) - 1)
+    if grace < 1:
+        return f"wait for other GPUs, or set a longer back_within of service {service}"
+    return f"set a shorter grace, in which the job saves and stops: grace: {grace}s"

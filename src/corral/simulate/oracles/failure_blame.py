@@ -3,6 +3,7 @@ attempt."""
 
 from corral.domain.attempt import Seat
 from corral.domain.cause import Cause
+from corral.domain.failure_class import FailureKind
 from corral.domain.job import Job
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.node_signal import SignalKind
@@ -54,7 +55,8 @@ class FailureBlameOracle:
 
     def _budgets(self, before: Job, job: Job, key: AttemptKey) -> None:
         own_exits = self._books.evidence.own[key]
-        if job.user_retries > before.user_retries and not own_exits:
+        hung = self._hung(key)
+        if job.user_retries > before.user_retries and not own_exits and not hung:
             infra_cause = self._infra(key) or "no fault occurred"
             self._books.breach(
                 "I17", f"the end of {key} counts as the user's fault: {infra_cause}"
@@ -96,7 +98,8 @@ class FailureBlameOracle:
                 "I14", f"{key} failed, but no cause is recorded: {attempt}"
             )
         ranks = {f"rank {rank} on " for rank in own_exits}
-        if attempt.cause == Cause.USER and not attempt.culprit.startswith(tuple(ranks)):
+        is_rank_end = attempt.cause == Cause.USER and not self._hung(key)
+        if is_rank_end and not attempt.culprit.startswith(tuple(ranks)):
             self._books.breach(
                 "I14", f"{key} is blamed on {attempt.culprit}, not on {own_exits}"
             )
@@ -110,6 +113,8 @@ class FailureBlameOracle:
                 self._books.breach(
                     "I17", f"{job.id} failed with retries left: {job.reason}"
                 )
+        elif self._hung(key):
+            return
         elif not own_exits:
             self._books.breach(
                 "I17", f"{job.id} failed by {job.reason}, but no rank failed by itself"
@@ -145,6 +150,8 @@ class FailureBlameOracle:
         evidence, books = self._books.evidence, self._books
         if evidence.hurt[key]:
             return evidence.hurt[key][0]
+        if self._hung(key):
+            return "it hung"
         if key in evidence.faulty:
             return evidence.faulty[key]
         for seat in books.attempts[key].seats:
@@ -157,6 +164,12 @@ class FailureBlameOracle:
             if self._has_broken_gpu(key, seat):
                 return f"{seat.node} reported a fault of its GPU soon after its end"
         return ""
+
+    def _hung(self, key: AttemptKey) -> bool:
+        """Return whether the attempt was ended because it hung; HangOracle checks who
+        pays for that."""
+        is_recorded = self._books.attempts[key].failure == FailureKind.STALL
+        return is_recorded and key in self._books.evidence.hangs
 
     def _has_broken_gpu(self, key: AttemptKey, seat: Seat) -> bool:
         """Return whether one of the attempt's GPUs on this node broke within a short

@@ -121,14 +121,11 @@ class Giving:
         leave out jobs that are about to end. `by`: a job whose own reservation does not
         count, because other seats are reserved for it now."""
         millis_by_queue: Counter[QueueName] = Counter()
-        reservations = (
-            reservation for reservation in self._kept.values() if reservation.job != by
-        )
-        doomed = {  # one that has gone may have started again
+        doomed = {
             victim.job
-            for reservation in reservations
+            for reservation in self._kept.values()
             for victim in reservation.victims
-            if victim.gone_at is None
+            if reservation.job != by and victim.gone_at is None
         }
         for held_gang in self._held.values():
             job = jobs[held_gang.job]

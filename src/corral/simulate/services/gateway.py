@@ -8,7 +8,8 @@ from corral.control.services import ServiceTraffic
 from corral.domain.ids import JobId, ServiceName
 from corral.domain.job_states import JobState
 from corral.domain.observed_state import AttemptKey
-from corral.domain.service import Service, ServiceFacts
+from corral.domain.service import Service
+from corral.domain.service_facts import ServiceFacts
 from corral.domain.world import Changes, World
 from corral.reconcile import Now
 from corral.simulate.world import Stage

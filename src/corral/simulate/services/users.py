@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from corral.domain.ids import ServiceName
 from corral.domain.job import DEFAULT_QUEUE, Disconnect, JobSpec, SleepCalls
+from corral.domain.lending import ParkBy
 from corral.domain.requests import (
     ApplyService,
     Asked,
@@ -18,13 +19,7 @@ from corral.domain.requests import (
     Suspend,
 )
 from corral.domain.resources import Resources
-from corral.domain.service import (
-    CanaryRule,
-    ParkBy,
-    ScaleRule,
-    Service,
-    ServiceSpec,
-)
+from corral.domain.service import CanaryRule, ScaleRule, Service, ServiceSpec
 from corral.simulate.engine_sleep import SLEEP_CALLS
 from corral.simulate.replica_behaviour import (
     RevisionKind,

@@ -14,6 +14,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BEAT_SECONDS = 0.25
 SEND_SECONDS = 5.0
 REMEMBERED_STEPS = 256
+STALL_SECONDS = 5.0  # without a step, after which the process reports where it stands
+STALL_REPORT_SECONDS = 2.0
+END_SECONDS = 1.0
+MOST_COLLECTIVES = 20
+MOST_FRAMES = 50
+NAME_LETTERS = 200
 SOCKET = os.environ.get("CORRAL_SOCKET")  # a program may empty its environment
 # corral.train reports more than this file can see
 REPORTS_ITSELF = "corral.train.shim_channel"
@@ -34,6 +40,8 @@ class StepCounter(object):
         self._stepped_at = None
         self._connection = None
         self._sent_step = 0
+        self._ended = False
+        self._reported_at = 0.0  # where the process stands
 
     def optimizer_stepped(self, optimizer, args, kwargs):
         """Count a step. A step begins when an optimizer steps again, so that several
@@ -91,8 +99,9 @@ class StepCounter(object):
             pass
 
     def _report(self):
-        while REPORTS_ITSELF not in sys.modules and os.getpid() == self.pid:
+        while os.getpid() == self.pid:
             self._send()
+            self._send_stall()
             time.sleep(BEAT_SECONDS)
 
     def _send(self):
@@ -103,18 +112,48 @@ class StepCounter(object):
             step = self.step
             if step == self._sent_step:
                 return
-            try:
-                if self._connection is None:
-                    self._connection = connect(SOCKET)
-                self._connection.sendall(self._message(step))
+            if self._send_message(self._message(step)):
                 self._sent_step = step
-            except OSError:
-                self._connection = None
+
+    def _send_stall(self):
+        """Send where the process stands, if it has made no step for some time."""
+        now = time.monotonic()
+        if (
+            now - (self._stepped_at or now) < STALL_SECONDS
+            or now - self._reported_at < STALL_REPORT_SECONDS
+        ):
+            return
+        self._reported_at = now
+        with self._sending:
+            if self._ended:
+                return
+            try:
+                message = stall_message(number_of("RANK"), self.step, self._thread)
+            except Exception:  # another version of PyTorch; the job goes on
+                return
+            self._send_message(message)
+
+    def _send_message(self, message):
+        """Send a message, and return whether it could be sent."""
+        try:
+            if self._connection is None:
+                self._connection = connect(SOCKET)
+            self._connection.sendall(message)
+        except OSError:
+            self._connection = None
+            return False
+        return True
 
     def _end(self):
+        if os.getpid() != self.pid:
+            return
         self._send()
+        # a thread inside PyTorch while Python ends would abort the process
+        if self._sending.acquire(timeout=END_SECONDS):
+            self._ended = True
+            self._sending.release()
         connection = self._connection
-        if connection is not None and os.getpid() == self.pid:
+        if connection is not None:
             connection.close()
 
     def _message(self, step):
@@ -191,6 +230,60 @@ def watch_data(module):
             counter.data_waited(time.monotonic() - began)
 
     kind.__next__ = measured
+
+
+def stall_message(rank, step, thread):
+    """Return a message that says where a thread stands, and which collective operations
+    the process has begun last."""
+    import json
+
+    collectives, is_pending = last_collectives()
+    message = {
+        "type": "stalled",
+        "rank": rank,
+        "step": step,
+        "collectives": collectives,
+        "is_pending": is_pending,
+        "frames": frames_of(thread),
+    }
+    return json.dumps(message).encode() + b"\n"
+
+
+def frames_of(thread):
+    """Return the calls of a thread, the innermost first."""
+    frame, calls = sys._current_frames().get(thread), []
+    while frame is not None and len(calls) < MOST_FRAMES:
+        code = frame.f_code
+        file = code.co_filename[-NAME_LETTERS:]
+        calls.append([code.co_name[-NAME_LETTERS:], file, frame.f_lineno or 0])
+        frame = frame.f_back
+    return calls
+
+
+def last_collectives():
+    """Return numbers and names of the last collective operations of the group of all
+    ranks, and whether the newest has not completed; None if that is not known."""
+    import json
+
+    torch = sys.modules.get("torch")
+    module = getattr(getattr(torch, "_C", None), "_distributed_c10d", None)
+    dump = getattr(module, "_dump_fr_trace_json", None)
+    if dump is None:
+        return [], None
+    entries = [
+        entry
+        for entry in json.loads(dump()).get("entries", [])
+        if entry["process_group"][0] == "0" and not entry["is_p2p"]
+    ]
+    entries = sorted(entries, key=lambda entry: entry["collective_seq_id"])
+    newest = [
+        [entry["collective_seq_id"], entry["profiling_name"][:NAME_LETTERS]]
+        for entry in entries[-MOST_COLLECTIVES:]
+    ]
+    # the operations of gloo have one state
+    if not entries or not entries[-1]["profiling_name"].startswith("nccl"):
+        return newest, None
+    return newest, entries[-1]["state"] != "completed"
 
 
 def number_of(name):

@@ -49,6 +49,7 @@ def train(here: House, name: str, queue: str, **more: object) -> str:
             "interval": "1s",
             "keep": 10_000,
         },
+        watch={"hang": "off"},  # a frozen step would be taken for a hang
         **more,
     )
 

@@ -76,6 +76,7 @@ def test_a_service_serves_on_when_its_prefill_replica_is_killed(tmp_path: Path) 
         try:
             here.ok("apply", "-f", str(file), "-y")
             until(lambda: condition(here) == "READY", "all replicas are ready")
+            until(lambda: gateway_url(here), "a gateway runs")
             until(lambda: ask(here).status_code == 200, "the service answers")
             assert routed_roles(here) == ["decode", "decode", "prefill"]
             answer = ask(here).json()

@@ -163,7 +163,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (
         Mutant(
             "nothing is kept for one that has waited",
-            "schedule.decide:_try_gang",
+            "schedule.decide:_explain",
             "state.now - gang.since >= RESERVE_AFTER_SECONDS",
             "False",
             "",

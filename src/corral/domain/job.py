@@ -167,7 +167,7 @@ class SleepCalls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCheck:
-    """What an engine shows before its replica is ready: a completion of one token.
+    """Proof of an engine before its replica is ready: a completion of one token.
 
     Args:
         names: Names of its model, of which it serves at least one.

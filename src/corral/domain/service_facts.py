@@ -8,7 +8,7 @@ from corral.domain.ids import JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFacts:
-    """What the gateways have measured of a service, and what follows from it.
+    """Measurements of a service by the gateways, and what follows from them.
 
     Args:
         wanted: Replicas that the demand needs; None: not known, the number stays.

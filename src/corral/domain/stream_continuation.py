@@ -4,7 +4,7 @@ from corral.domain.coded import Coded
 
 
 class ContinueBy(Coded):
-    """How another replica continues a stream whose replica was lost."""
+    """Way in which another replica continues a stream whose replica was lost."""
 
     NONE = "none", "the stream ends with an error"
     TEXT = "text", "by the text so far; the model cuts every text into the same tokens"

@@ -22,7 +22,7 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport:
-    """What one rank has reported about itself.
+    """Newest report of one rank about itself.
 
     Args:
         collectives: Its last collectives, each as number and name, the newest last.

@@ -1,1 +1,1 @@
-"""Who may call: keys, limits and budgets."""
+"""Rights of callers: keys, limits and budgets."""

@@ -1,1 +1,1 @@
-"""What the gateway counts, and how it reports and keeps it."""
+"""Counters of the gateway, and how they are reported and kept."""

@@ -75,6 +75,16 @@ class ReplicaAttempt:
         self._adapter = name
         adapters.use(self.pool, name)
 
+    def pause(self) -> None:
+        """Stop reading the replica's answer."""
+        if self.connection is not None:
+            self.connection.pause()
+
+    def resume(self) -> None:
+        """Read the replica's answer again."""
+        if self.connection is not None:
+            self.connection.resume()
+
     def restart(self, now: float) -> None:
         """Count the time from now on: only now the attempt is sent."""
         self.sent_at = now

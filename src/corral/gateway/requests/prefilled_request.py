@@ -53,7 +53,7 @@ MOST_PAIRS: Final = 2  # of SGLang that a request is sent to because prefill has
 
 
 class PrefillOutcome(StrEnum):
-    """Where the prompt of a request was computed, and why."""
+    """Place where the prompt of a request was computed, and why."""
 
     APART = "apart"
     NOT_WORTH_IT = "not_worth_it"

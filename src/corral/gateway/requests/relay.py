@@ -219,14 +219,14 @@ class RelayedRequest(AnsweredRequest):
     def pause(self) -> None:
         """Stop reading the answer: the client reads too slowly."""
         self._is_paused = True
-        if self._attempt is not None and self._attempt.connection is not None:
-            self._attempt.connection.pause()
+        if self._attempt is not None:
+            self._attempt.pause()
 
     def resume(self) -> None:
         self._is_paused = False
         self._last_at = self._gateway.now()
-        if self._attempt is not None and self._attempt.connection is not None:
-            self._attempt.connection.resume()
+        if self._attempt is not None:
+            self._attempt.resume()
 
     def client_gone(self) -> None:
         """End the work at the replica: the client has left."""

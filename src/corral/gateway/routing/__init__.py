@@ -1,1 +1,1 @@
-"""Where a request may go, by its model, path or host."""
+"""Routes of requests, by their model, path or host."""

@@ -405,7 +405,7 @@ def _end_reservation(
 
 def end_reservations_on(draft: Draft, seats: Sequence[Seat], taker: JobId) -> None:
     """End the reservations of other jobs that need GPUs of these seats, because the
-    taker gets them. A promise is made anew by the next pass."""
+    taker gets them. The next pass renews a promise."""
     for reservation in list(standing_reservations(draft)):
         is_promise = reservation.latest_start is not None
         if is_promise or reservation.job == taker:

@@ -164,8 +164,8 @@ def gives_back(books: Books, attempt: Attempt | None) -> bool:
 
 
 def _wake_seconds(service: Service) -> float:
-    known = service.wakes or (service.start_seconds,)
-    return max(float("inf") if seconds is None else seconds for seconds in known)
+    measured = service.wakes or (service.start_seconds,)
+    return max(float("inf") if seconds is None else seconds for seconds in measured)
 
 
 def _sleeps(

@@ -15,7 +15,14 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatu
 from corral.api.disk_reserve import Room
 from corral.domain.attempt import Save
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.wire.agent_messages import Hello, LogAt, LogChunk, encode, from_head
+from corral.wire.agent_messages import (
+    HeartbeatAck,
+    Hello,
+    LogAt,
+    LogChunk,
+    encode,
+    from_head,
+)
 from tests.api.heads import Agent, Head, ended, eventually, serving, up
 from tests.patience import PATIENCE_SECONDS
 from tests.worlds import inventory
@@ -41,6 +48,20 @@ def joined(head: Head, *names: str) -> list[Agent]:
         agent.beat()
         eventually(lambda agent=agent: agent.node in head.control.world.nodes)  # type: ignore[misc]
     return agents
+
+
+def test_a_head_that_ends_tells_each_agent_of_the_other_heads(fresh: Head) -> None:
+    """With the next heartbeat would be too late: there may be none."""
+    first, second = joined(fresh, "n1", "n2")
+    fresh.run(fresh.channels.announce_heads(("http://b:1", "http://c:1"), 7.0))
+    for agent in (first, second):
+        message = agent.receive()
+        while not isinstance(message, HeartbeatAck):
+            message = agent.receive()
+        assert (message.number, message.heads) == (0, ("http://b:1", "http://c:1"))
+        agent.beat()
+        assert agent.heard.heads == (), "nothing is told twice"
+        agent.close()
 
 
 def close_code(agent: Agent) -> int:

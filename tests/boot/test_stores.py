@@ -166,6 +166,16 @@ def test_a_head_is_silent_for_as_long_as_its_beats_stand_still() -> None:
     assert [one.name for one in roll.heads("b", 106.0)] == ["b"]
 
 
+def test_agents_try_a_silent_head_last_and_still_know_it() -> None:
+    """It may be the only one that is left when the others end."""
+    roll = RollCall()
+    a, b = HeadSeen(name="a", url="x", beats=1), HeadSeen(name="b", url="y", beats=1)
+    c = HeadSeen(name="c", url="z", beats=1)
+    roll.look([a, b, c], 100.0)
+    roll.look([a, HeadSeen(name="b", url="y", beats=2), c], 115.0)
+    assert [one.name for one in roll.heads("c", 115.0)] == ["c", "b", "a"]
+
+
 def certified(store: MemoryStore, root: Path, name: str, key: Path) -> ClusterDir:
     place, keys = place_of(root, key)
     said = ClusterSettings(

@@ -42,6 +42,8 @@ from corral.wire.content_messages import ContentNow
 log = HeadLogger("corral.agents")
 
 HELLO_SECONDS: Final = 10.0
+ANNOUNCE_SECONDS: Final = 1.0  # that a head which ends waits for slow agents
+NO_HEARTBEAT: Final = 0  # agents number their heartbeats from 1
 # after this time without heartbeats, an agent loses its place
 GONE_SECONDS: Final = 3.0
 AGAIN_SECONDS: Final = 2.0  # an agent behind for this time gets the state again
@@ -298,16 +300,35 @@ class Channels:
             elif self.lender is not None:
                 self.lender.hear_part(node_facts)
             signal_number = _acknowledged_signal(talk, frame, node_facts, control)
-            await talk.socket.send_bytes(
-                encode(self._heard(talk, frame.number, signal_number, wall))
-            )
-            talk.heads, talk.users = self.heads, self.users
+            await self._acknowledge(talk, frame.number, signal_number, wall)
             self._see_to(talk, control)
 
-    def _heard(self, talk: Talk, number: int, taken: int, wall: float) -> HeartbeatAck:
-        heads = self.heads if talk.heads != self.heads else ()
-        users = self.users if talk.users != self.users else ()
-        return HeartbeatAck(number, heads, taken, wall, users)
+    async def _acknowledge(
+        self, talk: Talk, number: int, taken: int, wall: float
+    ) -> None:
+        # both may change while the message is sent, and are then sent with the next one
+        heads, users = self.heads, self.users
+        answer = HeartbeatAck(
+            number,
+            heads if talk.heads != heads else (),
+            taken,
+            wall,
+            users if talk.users != users else (),
+        )
+        await talk.socket.send_bytes(encode(answer))
+        talk.heads, talk.users = heads, users
+
+    async def announce_heads(self, heads: tuple[str, ...], wall: float) -> None:
+        """Send the addresses of all heads to every connected agent at once, not with
+        the next acknowledgement: this head is about to end. `wall`: the time now."""
+        self.heads = heads
+        sent = [
+            self._acknowledge(talk, NO_HEARTBEAT, 0, wall)
+            for talk in self._talks.values()
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANNOUNCE_SECONDS):
+                await asyncio.gather(*sent, return_exceptions=True)
 
     async def _next(self, talk: Talk, control: Control) -> Hello | Heartbeat | LogChunk:
         """Return the node's next message, with fields that are out of bounds removed.

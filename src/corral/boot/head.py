@@ -125,6 +125,7 @@ class HeadProcess:
             asyncio.create_task(self.stopping.wait()),
         ]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await self.turns.say_goodbye()
         jobs_left = await self._take_nodes_down() if self.down else True
         if self.here is not None:
             self.here.close()

@@ -34,7 +34,7 @@ from corral.ports.store import Store
 
 LOOK_SECONDS: Final = 0.25
 BEAT_SECONDS: Final = 1.0
-# a head that has been silent for longer is named to no agent
+# agents try a head that has been silent for longer only after all others
 THERE_SECONDS: Final = 10.0
 FORGET_SECONDS: Final = 86_400.0
 log = HeadLogger("corral.head")
@@ -99,7 +99,8 @@ class RollCall:
         }
 
     def heads(self, leader: str, now: float) -> list[HeadNow]:
-        """Return all heads; the leader comes first."""
+        """Return all heads in the order in which agents try them: the leader, heads
+        that were seen lately, and heads that were silent for longer."""
         rows = [
             HeadNow(
                 name=head_seen.name,
@@ -109,7 +110,14 @@ class RollCall:
             )
             for head_seen, seen_at in self._seen.values()
         ]
-        return sorted(rows, key=lambda one: (not one.leads, one.name))
+        return sorted(
+            rows,
+            key=lambda one: (
+                not one.leads,
+                one.silent_seconds >= THERE_SECONDS,
+                one.name,
+            ),
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +162,19 @@ class Turns:
                 await asyncio.sleep(LOOK_SECONDS)
             finally:
                 self._end_term()
+
+    async def say_goodbye(self) -> None:
+        """Tell the agents of the other heads, because this head ends. A head that has
+        joined only now may be unknown to them, and they could not find it alone."""
+        if self.alone or self.term is None:
+            return
+        try:
+            self.roll.look(await self.store.heads(), self.clock.monotonic())
+        except Trouble as error:
+            log.warning("heads_not_read", error=error.message)
+        others = tuple(head.url for head in self.heads() if head.name != self.name)
+        if others:
+            await self.channels.announce_heads(others, self.clock.wall())
 
     async def leave(self) -> None:
         """Step down, because this head ends, so that another head can lead at once."""
@@ -252,11 +273,7 @@ class Turns:
     async def _call_the_roll(self) -> None:
         self.roll.look(await self.store.heads(), self.clock.monotonic())
         head_nows = self.heads()
-        self.channels.heads = tuple(
-            head.url
-            for head in head_nows
-            if head.leads or head.silent_seconds < THERE_SECONDS
-        )
+        self.channels.heads = tuple(head.url for head in head_nows)
         for head_now in head_nows:
             if head_now.silent_seconds > FORGET_SECONDS:
                 await self.store.leave(name=head_now.name)

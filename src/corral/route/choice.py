@@ -11,6 +11,9 @@ from corral.route.prompt_index import PromptIndex
 # A token that is computed again also takes a place in the cache from another one, so it
 # costs more than its own time: ../shared/serving.md, section 3.5.
 RECOMPUTE_PRICE: Final = 4.0
+# A price below this share of another one is really lower. Equal replicas differ by less
+# in what was learned of them, and take turns.
+REALLY_LOWER: Final = 0.9
 
 
 class ReplicaState:
@@ -82,6 +85,8 @@ def pick(
     """Return the replica with the least seconds of work for this request.
 
     The price of a replica is `(pending + (1 + 4) new) / R + E[out] x itl(running + 1)`.
+    Idle replicas that have as much of the prompt cached, and whose prices are about
+    equal, take turns.
 
     Args:
         prompt_tokens: estimated tokens of the prompt.
@@ -89,7 +94,7 @@ def pick(
         tokens_per_block: mean tokens of a block.
         output_tokens: expected tokens of the answer.
         exclude: names of replicas that must not get it, such as those that failed it.
-        tie: number that chooses among equals, such as a counter of requests.
+        tie: number that chooses among about equal ones, such as a counter of requests.
         now: time to which `ejected_until` is compared; without it every replica whose
             `ejected_until` is above 0 counts as ejected.
         extra_seconds: seconds to add, by the only replicas that may get the request.
@@ -98,6 +103,7 @@ def pick(
     """
     best: ReplicaState | None = None
     best_seconds = inf
+    is_best_busy = False
     best_new = 0.0
     best_cached = 0
     price = 1.0 + RECOMPUTE_PRICE
@@ -119,8 +125,14 @@ def pick(
         )
         if extra_seconds is not None:
             seconds += extra_seconds.get(replica.name, inf)
-        if seconds < best_seconds:
+        if seconds < best_seconds and (
+            seconds < best_seconds * REALLY_LOWER
+            or cached != best_cached
+            or replica.in_flight
+            or is_best_busy
+        ):
             best = replica
+            is_best_busy = replica.in_flight > 0
             best_seconds = seconds
             best_new = new
             best_cached = cached

@@ -106,6 +106,17 @@ class LearnedRates:
         )
         self._itl = LearnedLine(itl_seconds, itl_slope_seconds, USUAL_RUNNING)
 
+    def as_initial(self) -> "LearnedRates":
+        """Return rates that begin with the present ones, as if nothing had been
+        observed yet."""
+        rates = LearnedRates()
+        first_token, itl = self._first_token, self._itl
+        rates._first_token = LearnedLine(
+            first_token.base, first_token.slope, USUAL_PREFILL_TOKENS
+        )
+        rates._itl = LearnedLine(itl.base, itl.slope, USUAL_RUNNING)
+        return rates
+
     @property
     def seconds_per_token(self) -> float:
         """Seconds of prefill for one token."""

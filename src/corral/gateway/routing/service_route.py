@@ -12,6 +12,7 @@ from corral.gateway.replicas.watched_replicas import WatchedReplicas
 from corral.gateway.routing.fallback import FallbackPool
 from corral.gateway.routing.response_places import ResponsePlaces
 from corral.route.fair_queue import FairQueue, PriorityClass, QueuedItem
+from corral.route.rate_renewal import RateRenewal
 from corral.wire.gateway_routes import FallbackEntry, ServiceEntry
 
 QUEUE_BYTES: Final = 64 * 1024 * 1024
@@ -45,6 +46,7 @@ class ServiceRoute(WatchedReplicas):
         pinned: Requests that wait for a replica of one revision or with one adapter.
         adapters: Adapters, as the replicas have them.
         fallback: Provider for requests that no replica can take; None without one.
+        renewal: Idle spans of the replicas that take requests.
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class ServiceRoute(WatchedReplicas):
         "fallback",
         "pinned",
         "queue",
+        "renewal",
         "responses",
     )
 
@@ -66,6 +69,7 @@ class ServiceRoute(WatchedReplicas):
         self.adapters = AdapterLoads(metrics)
         self.fallback: FallbackPool | None = None
         self.responses = ResponsePlaces()
+        self.renewal = RateRenewal()
         self._mean_seconds = LEAST_RETRY_SECONDS
         self.update(entry)
 
@@ -181,7 +185,8 @@ class ServiceRoute(WatchedReplicas):
         )
 
     def measure(self, now: float) -> None:
-        """Bring the gauges up to date."""
+        """Bring the gauges up to date, and renew the rates of a replica that gets no
+        requests."""
         self.metrics.queued = self.waiting
         self.metrics.batch_queued = sum(
             queue.waiting_of(PriorityClass.BATCH)
@@ -189,15 +194,16 @@ class ServiceRoute(WatchedReplicas):
         )
         self.metrics.replicas = sum(state.ejected_until <= now for state in self.states)
         self._leaving = [pool for pool in self._leaving if pool.state.in_flight]
-        ended = 0
+        answers: dict[str, int] = {}
         seconds = 0.0
         for pool in (*self._leaving, *self.pools.values()):
             pool.counters.in_flight = pool.state.in_flight
             pool.counters.pending_tokens = pool.state.pending_tokens
-            ended += sum(pool.counters.request_seconds.counts)
+            answers[pool.state.name] = sum(pool.counters.request_seconds.counts)
             seconds += pool.counters.request_seconds.sum
-        if ended:
+        if ended := sum(answers.values()):
             self._mean_seconds = seconds / ended
+        self.renewal.renew(self.states, answers, now)
 
     @property
     def is_over(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.giving import finish, has_saved, receipt, train, waits, went_on
 from tests.scenarios.house import House, house, until
 
-pytestmark = pytest.mark.xdist_group("buys")
+pytestmark = [pytest.mark.xdist_group("buys"), pytest.mark.soak]
 
 QUEUES = """kind: queues
 min_runtime: 2s

@@ -84,6 +84,7 @@ def test_one_of_two_halves_is_moved_and_both_sides_are_told_what_it_cost(
         assert here.until_over(id).state == "DONE"
 
 
+@pytest.mark.soak
 def test_a_move_outlives_the_head_that_began_it_at_any_moment_of_its_stop(
     here: House,
 ) -> None:

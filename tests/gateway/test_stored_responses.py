@@ -2,10 +2,15 @@
 made them."""
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from corral.gateway.routing import response_files
+from corral.gateway.routing.response_files import ResponseFiles
+from corral.gateway.routing.response_places import ResponsePlaces, SharedPlaces
 from corral.wire.gateway_routes import RoutesFile
 from tests.gateway.test_access import open_routes, routes, with_callers
 from tests.gateway.worlds import (
@@ -239,3 +244,67 @@ def test_a_draining_replica_still_gives_its_responses() -> None:
             await client.close()
 
     play(scenario())
+
+
+def shared(folder: Path, process: str) -> ResponsePlaces:
+    return ResponsePlaces("chat", SharedPlaces(ResponseFiles(folder, process)))
+
+
+def test_every_process_of_a_gateway_finds_the_responses_of_all(tmp_path: Path) -> None:
+    folder = tmp_path / "responses"
+    first, second = shared(folder, "p1"), shared(folder, "p2")
+    assert second.find("resp_1", "ann") is None
+    first.note(b'{"id": "resp_1"}', "a", "ann")
+    assert second.find("resp_1", "ann") == "a"
+    assert second.find("resp_1", "bob") is None
+    assert second.is_of_another("resp_1", "bob")
+    follower = shared(folder, "p3")  # of a process that was killed
+    assert follower.find("resp_1", "ann") == "a"
+    second.forget("resp_1")
+    assert follower.find("resp_2", "ann") is None
+    assert follower.find("resp_1", "ann") is None
+    assert (folder.stat().st_mode & 0o777, len(list(folder.iterdir()))) == (0o700, 2)
+    for file in folder.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_another_process_does_not_give_a_response_to_somebody_else(
+    tmp_path: Path,
+) -> None:
+    reader = shared(tmp_path, "p3")
+    for process, owner, replica in (("p1", "ann", "a"), ("p2", "bob", "b")):
+        shared(tmp_path, process).note(b'{"id": "resp_1"}', replica, owner)
+        reader.find(f"resp_{owner}", owner)  # takes what was written
+    assert reader.find("resp_1", "ann") == "a"
+    assert reader.find("resp_1", "bob") is None
+
+
+def test_unfinished_foreign_and_replaced_files_lose_no_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(response_files, "FILE_BYTES", 300)
+    writer, reader = shared(tmp_path, "p1"), shared(tmp_path, "p2")
+    torn = tmp_path / "p9.responses"
+    torn.write_bytes(b'not a line\n["chat","resp_torn","a","ann"')
+    for number in range(12):
+        writer.note(b'{"id": "resp_%d"}' % number, "a", "ann")
+        assert reader.find(f"resp_{number}", "ann") == "a"
+    assert reader.find("resp_torn", "ann") is None
+    with torn.open("ab") as file:
+        file.write(b"]\n")
+    assert reader.find("resp_torn", "ann") == "a"
+
+
+def test_a_full_disk_ends_no_request(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    places = shared(tmp_path / "file", "p1")
+    assert places.note(b'{"id": "resp_1"}', "a", "ann")
+    assert places.find("resp_1", "ann") == "a"
+
+
+def test_files_of_processes_that_ended_long_ago_are_removed(tmp_path: Path) -> None:
+    ended = tmp_path / "p1.responses"
+    ended.write_text("")
+    os.utime(ended, (1.0, 1.0))
+    shared(tmp_path, "p2").note(b'{"id": "resp_1"}', "a", "ann")
+    assert [file.name for file in tmp_path.iterdir()] == ["p2.responses"]

@@ -62,6 +62,7 @@ from corral.gateway.routing.model_names import (
     ModelTarget,
     body_for_replicas,
 )
+from corral.gateway.routing.response_places import SharedPlaces
 from corral.gateway.routing.service_route import ServiceRoute
 from corral.gateway.routing.stored_responses import is_of_response
 from corral.wire.gateway_routes import RoutesFile
@@ -85,6 +86,7 @@ class GatewayCore:
         metrics: Counters of this process; None: those of a gateway of one process.
         counters_key: Key with which the counters are read; None: they are not served.
         head_address: Head that answers requests for files and batches; None: none.
+        shared_places: Places of responses, for all processes; None: this is the only one.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class GatewayCore:
         metrics: GatewayMetrics | None = None,
         counters_key: bytes | None = None,
         head_address: HeadAddress | None = None,
+        shared_places: SharedPlaces | None = None,
     ) -> None:
         self.now: Callable[[], float] = loop.time
         self.heads = RequestHeads()
@@ -109,6 +112,7 @@ class GatewayCore:
         self.active: set[ActiveRequest] = set()
         self.forwards: set[HeadForward] = set()
         self._head_address = head_address
+        self._places = shared_places
         self.reading: set[ClientConnection] = set()
         self.connections: set[ClientConnection] = set()
         self.is_draining = False
@@ -135,7 +139,7 @@ class GatewayCore:
             service = previous.get(entry.name)
             if service is None:
                 metrics = self.metrics.of(entry.name)
-                service = ServiceRoute(entry, metrics, self.answer_heads)
+                service = ServiceRoute(entry, metrics, self.answer_heads, self._places)
                 service.in_flight_at = self._in_flight_at
             else:
                 service.update(entry)
@@ -435,8 +439,7 @@ class GatewayCore:
     def _sweep(self) -> None:
         self._sweep_timer = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         now = self.now()
-        late = [request for request in self.active if request.deadline < now]
-        for request in late:
+        for request in [request for request in self.active if request.deadline < now]:
             request.expire(now)
         for client in [client for client in self.reading if client.deadline < now]:
             client.expire()
@@ -450,9 +453,7 @@ class GatewayCore:
     def publish_metrics(self) -> None:
         """Bring the gauges up to date, and publish the counters to other processes."""
         now = self.now()
-        self._withdrawn = [
-            service for service in self._withdrawn if not service.is_over
-        ]
+        self._withdrawn = [route for route in self._withdrawn if not route.is_over]
         in_use: dict[str, set[str]] = {}
         for service in (*self._withdrawn, *self.services.values()):
             service.measure(now)

@@ -29,6 +29,8 @@ from corral.gateway.processes.listening_socket import (
 from corral.gateway.processes.process_record import take_record
 from corral.gateway.processes.settings import GatewaySettings
 from corral.gateway.routes_watch import RoutesWatch
+from corral.gateway.routing.response_files import ResponseFiles, response_folder
+from corral.gateway.routing.response_places import SharedPlaces
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +60,14 @@ class GatewayWorker:
         loop = asyncio.get_running_loop()
         self._drain = loop.create_future()
         file, others = decode_files(os.environ.get(METRICS_VARIABLE, ""))
+        metrics = GatewayMetrics(file, others)
         core = GatewayCore(
             loop,
             share=self._share,
-            metrics=GatewayMetrics(file, others),
+            metrics=metrics,
             counters_key=self._settings.counters_key,
             head_address=self._settings.head,
+            shared_places=self._shared_places(metrics.own.process),
         )
         self._metrics = core.metrics
         watch = RoutesWatch(core, self._settings.routes, self._settings.host)
@@ -95,6 +99,15 @@ class GatewayWorker:
         if certificate is not None:
             certificate.stop()
         watch.stop()
+
+    def _shared_places(self, process: str) -> SharedPlaces | None:
+        """Return the places of responses that all processes of the gateway share, in
+        the directory of the record, if the settings name one."""
+        if self._settings.record is None:
+            return None
+        return SharedPlaces(
+            ResponseFiles(response_folder(self._settings.record), process)
+        )
 
     def _certificate(self, loop: asyncio.AbstractEventLoop) -> CertificateWatch | None:
         """Return the certificate of the settings, which is watched from now on; None

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from corral.gateway.routing.response_files import NotedResponse, ResponseFiles
 from corral.route.choice import ReplicaState
 
 REMEMBERED: Final = 10_000
@@ -20,13 +21,46 @@ class ResponsePlace(NamedTuple):
     owner: str
 
 
+class SharedPlaces:
+    """Places of responses that other processes of the gateway have noted, the newest of
+    all services."""
+
+    __slots__ = ("_places", "files")
+
+    def __init__(self, files: ResponseFiles) -> None:
+        self.files = files
+        self._places: OrderedDict[tuple[str, str], ResponsePlace] = OrderedDict()
+
+    def find(self, service: str, response: str) -> ResponsePlace | None:
+        """Return the place of a response, also of one noted only now."""
+        key = (service, response)
+        if key not in self._places:
+            for noted in self.files.read_news():
+                place = ResponsePlace(noted.replica, noted.owner)
+                noted_key = (noted.service, noted.response)
+                earlier = self._places.get(noted_key)
+                if not place.replica or not earlier or earlier.owner == place.owner:
+                    self._places[noted_key] = place
+            while len(self._places) > REMEMBERED:
+                self._places.popitem(last=False)
+        found_place = self._places.get(key)
+        return found_place if found_place and found_place.replica else None
+
+
 class ResponsePlaces:
-    """Newest responses of one service, their replicas and their owners."""
+    """Newest responses of one service, their replicas and their owners.
 
-    __slots__ = ("_places",)
+    Args:
+        service: Name of the service.
+        shared: What the other processes of the gateway know; None: there are none.
+    """
 
-    def __init__(self) -> None:
-        self._places: OrderedDict[str, ResponsePlace] = OrderedDict()
+    __slots__ = ("_places", "_service", "_shared")
+
+    def __init__(self, service: str = "", shared: SharedPlaces | None = None) -> None:
+        self._service = service
+        self._shared = shared
+        self._places: OrderedDict[str, ResponsePlace | None] = OrderedDict()
 
     def note(self, answer: bytes, replica: str, owner: str) -> bool:
         """Remember the response whose answer begins so; return whether its id was
@@ -37,25 +71,38 @@ class ResponsePlaces:
         response = match[1].decode(errors="replace")
         earlier = self._places.get(response)
         if earlier is None or earlier.owner == owner:
-            self._places[response] = ResponsePlace(replica, owner)
-        if len(self._places) > REMEMBERED:
-            self._places.popitem(last=False)
+            self._keep(response, ResponsePlace(replica, owner))
         return True
 
     def find(self, response: str, owner: str) -> str | None:
-        """Return the replica of a response of this owner; None if it is not known here,
-        because another process of a gateway has passed it on."""
-        place = self._places.get(response)
+        """Return the replica of a response of this owner; None if it is not known."""
+        place = self._place(response)
         return None if place is None or place.owner != owner else place.replica
 
     def is_of_another(self, response: str, owner: str) -> bool:
         """Return whether another user has made the response."""
-        place = self._places.get(response)
+        place = self._place(response)
         return place is not None and place.owner != owner
 
     def forget(self, response: str) -> None:
         """Forget a response that its replica has deleted."""
-        self._places.pop(response, None)
+        self._keep(response, None)
+
+    def _place(self, response: str) -> ResponsePlace | None:
+        if response in self._places:
+            return self._places[response]
+        if self._shared is None:
+            return None
+        return self._shared.find(self._service, response)
+
+    def _keep(self, response: str, place: ResponsePlace | None) -> None:
+        self._places[response] = place
+        if len(self._places) > REMEMBERED:
+            self._places.popitem(last=False)
+        if self._shared is not None:
+            replica, owner = place or ("", "")
+            noted = NotedResponse(self._service, response, replica, owner)
+            self._shared.files.append(noted)
 
 
 def state_of_place(

@@ -10,7 +10,7 @@ from corral.gateway.replicas.adapter_loads import AdapterLoads
 from corral.gateway.replicas.service_replicas import MOST_RETRY_SECONDS, free_states
 from corral.gateway.replicas.watched_replicas import WatchedReplicas
 from corral.gateway.routing.fallback import FallbackPool
-from corral.gateway.routing.response_places import ResponsePlaces
+from corral.gateway.routing.response_places import ResponsePlaces, SharedPlaces
 from corral.route.fair_queue import FairQueue, PriorityClass, QueuedItem
 from corral.route.rate_renewal import RateRenewal
 from corral.wire.gateway_routes import FallbackEntry, ServiceEntry
@@ -61,14 +61,18 @@ class ServiceRoute(WatchedReplicas):
     )
 
     def __init__(
-        self, entry: ServiceEntry, metrics: ServiceMetrics, heads: AnswerHeads
+        self,
+        entry: ServiceEntry,
+        metrics: ServiceMetrics,
+        heads: AnswerHeads,
+        shared: SharedPlaces | None = None,
     ) -> None:
         super().__init__(entry, metrics, heads)
         self.queue: FairQueue[WaitingRequest] = FairQueue()
         self.pinned: dict[QueueKey, FairQueue[WaitingRequest]] = {}
         self.adapters = AdapterLoads(metrics)
         self.fallback: FallbackPool | None = None
-        self.responses = ResponsePlaces()
+        self.responses = ResponsePlaces(entry.name, shared)
         self.renewal = RateRenewal()
         self._mean_seconds = LEAST_RETRY_SECONDS
         self.update(entry)

@@ -279,6 +279,17 @@ def test_a_hidden_service_does_not_exist_for_others_and_its_name_is_not_free(
     assert len(call(head, "GET", "", "alice").json()["services"]) == 1
 
 
+def test_the_name_of_a_service_is_no_job_and_leads_to_the_service(head: Head) -> None:
+    apply_service(head, service_spec())
+    with head.http("alice") as http:
+        for path in ("", "/why", "/events"):
+            answer = http.get(f"/v1/jobs/chat{path}")
+            assert answer.status_code == 404
+            error = answer.json()["error"]
+            assert error["message"] == "there is no job 'chat'"
+            assert error["hint"].startswith("run: corral service show chat, ")
+
+
 @pytest.mark.parametrize(
     "document", [{"name": "mine", "model": "chat-model"}, {"name": "Chat"}]
 )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from corral.api.auth import Caller, OwnJob
 from corral.api.job_visibility import PAGE, CallerView, seen_jobs, sight_of
+from corral.api.service_lookup import active_service
 from corral.control import Control
 from corral.domain.errors import Forgotten, NoSuchIndex, NotFound
 from corral.domain.ids import JobId, UserName, sequence_of
@@ -22,6 +23,20 @@ async def find_job(control: Control, name: str, caller: Caller) -> Job:
     Forgotten.
     """
     sight = sight_of(control, caller)
+    try:
+        return await _find_visible_job(control, sight, name, caller)
+    except NotFound:
+        service = active_service(sight, name)
+        if service is None:
+            raise
+        show = f"corral service show {service.name}, which shows the service {name}"
+        raise NotFound("job", name, see=show) from None
+
+
+async def _find_visible_job(
+    control: Control, sight: CallerView, name: str, caller: Caller
+) -> Job:
+    """Return the job as `find_job` does. Raises: NotFound, NoSuchIndex, Forgotten."""
     if sight.everything:
         return await _find_job_or_raise(control, name, caller.name)
     unknown = NotFound("job", name[:100], see="corral ps --all")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from corral import __version__
 from corral.cli import error_output
@@ -168,7 +168,7 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else error_output.DONE
     except CycloptsError as error:
-        message, hint = str(error), _usage_hint(own_words)
+        message, hint = _usage_text(error), _usage_hint(own_words)
         if (meant_command := other_word(own_words)) is not None:
             message, hint = (
                 f"there is no command {own_words[0]}",
@@ -201,6 +201,18 @@ def run(words: Sequence[str]) -> int:
         return error_output.UNREACHABLE
     except KeyboardInterrupt:
         return error_output.INTERRUPTED
+
+
+def _usage_text(error: CycloptsError) -> str:
+    """Return what is wrong with the command line, in one sentence."""
+    argument = error.argument
+    if not isinstance(error, MissingArgumentError) or argument is None:
+        return str(error)
+    name = error.keyword or argument.name
+    command = " ".join(error.command_chain or ())
+    if error.keyword is not None:
+        return f"{name} needs a value after it"
+    return f"{name} is missing after corral {command}"
 
 
 def _expand_default_command(words: Sequence[str]) -> Sequence[str]:

@@ -59,6 +59,8 @@ FOUND = {
     4046: "an equal request behind it started in the room that was promised to that one",
     10098: "the last rank to start had ended before its gang was seen running",
     4784: "a start had been measured as 0 s",
+    2681: "a count of no requests was older than the routes without the replica",
+    2956: "a count of no requests was older than a commit that took 0.8 s",
 }
 
 

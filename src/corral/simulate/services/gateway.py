@@ -2,7 +2,7 @@
 the verdicts about trials. It survives every head, and loses its counters for spans."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from corral.control.services import ServiceTraffic
 from corral.domain.ids import JobId, ServiceName
@@ -102,7 +102,7 @@ class SimulatedGateway:
                 is_stopping = job is not None and job.state == JobState.STOPPING
                 if row.is_ready and key not in self._traffic:
                     self._traffic[key] = _Traffic(self._chance.random() < 0.6)
-                elif key in self._traffic and row.is_ready:
+                elif key in self._traffic and row.is_ready and not is_stopping:
                     self._traffic[key] = self._resumed(self._traffic[key])
                 elif key in self._traffic and (
                     row.draining_at or is_stopping or row.sleep is not None
@@ -199,9 +199,19 @@ class SimulatedTraffic(ServiceTraffic):
         self, world: World, facts: dict[ServiceName, ServiceFacts], now: Now
     ) -> None:
         self._gateway.follow(world)
+        self._note_closed(world, now.serving)
         facts.clear()
         facts.update(
-            (name, service_facts)
+            (name, self._counted(service_facts, now.serving))
             for name, service_facts in self._gateway.facts().items()
             if name in world.services
         )
+
+    def _counted(self, facts: ServiceFacts, now: float) -> ServiceFacts:
+        """Return the facts without counts of 0 that are older than the routes."""
+        under_way = {
+            replica: count
+            for replica, count in facts.under_way.items()
+            if count or self._is_counted(replica, now)
+        }
+        return replace(facts, under_way=under_way)

@@ -27,10 +27,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from corral.domain.keep_rule import KeepRule
 from corral.train.process_group import ProcessGroup
 from corral.train.save.checkpoint_dir import Shelf
+from corral.train.save.memory_restore import choose_in_memory
+from corral.train.save.memory_tier import MemoryTier
 from corral.train.save.restore import RestoreCandidate, load
 from corral.train.save.saver import Saved, Saver
 from corral.train.save.training_state import StateHolder
@@ -142,7 +146,10 @@ def read_plainly(path: Path) -> None:
 
 def check(saved: Saved) -> None:
     verify(
-        saved.path, attempt=1, step=saved.step, manifest_sha256=saved.manifest_sha256
+        saved.directory,
+        attempt=1,
+        step=saved.step,
+        manifest_sha256=saved.manifest_sha256,
     )
 
 
@@ -166,16 +173,94 @@ def measure_restore(saved: Saved, holder: StateHolder) -> dict[str, list[float]]
         "new": [],
     }
     for _ in range(ROUNDS):
-        forget_pages(saved.path)
-        found["cold read"].append(timed(lambda: read_plainly(saved.path)))
-        forget_pages(saved.path)
+        forget_pages(saved.directory)
+        found["cold read"].append(timed(lambda: read_plainly(saved.directory)))
+        forget_pages(saved.directory)
         found["verify"].append(timed(lambda: check(saved)))
-        forget_pages(saved.path)
+        forget_pages(saved.directory)
         found["restore"].append(timed(lambda: restore(saved, holder)))
-        forget_pages(saved.path)
+        forget_pages(saved.directory)
         new = make_holder(next(holder.model.parameters()).device, stepped=False)
         found["new"].append(timed(partial(restore, saved, new)))
     return found
+
+
+def open_memory_saver(holder: StateHolder, directory: Path, memory: Path) -> Saver:
+    shelf = Shelf(root=directory / "memory", job="bench", attempt=1)
+    shelf.open()
+    saver = Saver(
+        shelf,
+        keep=KeepRule(last=KEEP),
+        talk=ALONE,
+        quiet=ALONE,
+        done=lambda saved: None,
+        failed=failed,
+        memory=MemoryTier.join(memory, 1, ALONE),
+    )
+    saver.guard(holder.optimizers[0])
+    saver.prepare(holder.capture(step=0, observed_seconds=0.0))
+    saver.wait()
+    return saver
+
+
+def measure_memory(holder: StateHolder, directory: Path) -> list[str]:
+    """Save in memory, and restore from it; in turns with DCP on a disk, from the page cache."""
+    memory = Path(tempfile.mkdtemp(prefix="corral-bench-", dir="/dev/shm"))
+    saver = open_memory_saver(holder, directory, memory)
+    stalls: list[float] = []
+    added: list[float] = []
+    dcp_saves: list[float] = []
+    restores: list[float] = []
+    dcp_loads: list[float] = []
+    dcp_state = {
+        "model": holder.model.state_dict(),
+        "optimizer": holder.optimizers[0].state_dict(),
+    }
+    try:
+        for step in range(1, ROUNDS + 1):
+            usual = usual_step_seconds(holder)
+            began = time.perf_counter()
+            capture = partial(holder.capture, step=step, observed_seconds=0.0)
+            stalls.append(saver.save(step, capture, durable=False))
+            steps = 0
+            while saver.busy:
+                train_step(holder)
+                steps += 1
+            seconds = time.perf_counter() - began - steps * usual
+            added.append(max(stalls[-1], seconds))
+            target = directory / "dcp"
+            shutil.rmtree(target, ignore_errors=True)
+            dcp_saves.append(
+                timed(partial(dcp_save, dcp_state, checkpoint_id=target, no_dist=True))
+            )
+            dcp_loads.append(
+                timed(partial(dcp_load, dcp_state, checkpoint_id=target, no_dist=True))
+            )
+            restores.append(timed(partial(restore_from_memory, memory, holder)))
+    finally:
+        saver.close()
+        shutil.rmtree(memory)
+    load_ratio = statistics.median(restores) / statistics.median(dcp_loads)
+    save_ratio = statistics.median(added) / statistics.median(dcp_saves)
+    return [
+        "",
+        "| in the memory of the node | milliseconds |",
+        "| --- | --- |",
+        f"| stall at the boundary | {spread(stalls)} |",
+        f"| added wall time | {spread(added)} |",
+        f"| DCP save | {spread(dcp_saves)} |",
+        f"| verify and load | {spread(restores)} |",
+        f"| DCP load, page cache warm | {spread(dcp_loads)} |",
+        "",
+        f"restore from memory against DCP load: {load_ratio:.2f} (to reach: 0.3)",
+        f"added wall time in memory against DCP save: {save_ratio:.2f}",
+    ]
+
+
+def restore_from_memory(memory: Path, holder: StateHolder) -> None:
+    found = choose_in_memory(MemoryTier.join(memory, 1, ALONE), [], holder, ALONE)
+    assert found is not None
+    load(found, holder)
 
 
 def spread(values: list[float]) -> str:
@@ -207,6 +292,7 @@ def measure(directory: Path, device: torch.device) -> list[str]:
         saver.forget([(1, one.step) for one in done])
     saver.close()
     restored = measure_restore(done[-1], holder)
+    in_memory = measure_memory(holder, directory)
     size = done[-1].size_bytes
     ratio = statistics.median(corral.stall) / statistics.median(plain.stall)
     added = statistics.median(corral.added) / statistics.median(plain.stall)
@@ -236,6 +322,7 @@ def measure(directory: Path, device: torch.device) -> list[str]:
         f"| verify and load | {spread(restored['restore'])} | {speed['restore']:.2f} |",
         f"| the same, optimizer state in new memory | {spread(restored['new'])} "
         f"| {speed['new']:.2f} |",
+        *in_memory,
     ]
 
 

@@ -43,6 +43,7 @@ class Engine(NoEngine):
     """Takes jobs."""
 
     could_bring = ()
+    restarts_in_place = True
     shown_by = ""
     trouble = ""
 

@@ -124,6 +124,7 @@ def openapi() -> dict[str, Any]:
 
     class NoEngine:
         name = "none"
+        restarts_in_place = False
         cannot: Mapping[str, str] = {}
 
         def observe(self) -> Mapping[Any, str]:

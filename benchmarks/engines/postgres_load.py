@@ -54,6 +54,7 @@ class Agents:
     name = "simulated"
     cannot: Mapping[str, str] = {}
     could_bring: Sequence[NodeKind] = ()
+    restarts_in_place = True
     shown_by = ""
 
     def __init__(self, count: int, chance: random.Random) -> None:

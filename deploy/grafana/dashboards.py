@@ -149,6 +149,13 @@ MONEY: Final = Dashboard(
         Panel(title="Goodput: useful of held, today and yesterday", unit="percentunit", most=1,
               queries={"{{queue}}": "corral_queue_goodput_ratio",
                        "all": "corral_goodput_ratio"}),
+        Panel(title="Effective training time ratio, today and yesterday", unit="percentunit",
+              most=1, queries={"{{queue}}": "corral_queue_ettr_ratio",
+                               "all": "corral_ettr_ratio"}),
+        Panel(title="Mean time to failure, today and yesterday", unit="s",
+              queries={"{{queue}}": "corral_queue_mttf_seconds", "all": "corral_mttf_seconds"}),
+        Panel(title="Mean time to repair, today and yesterday", unit="s",
+              queries={"{{queue}}": "corral_queue_mttr_seconds", "all": "corral_mttr_seconds"}),
         Panel(title="What came of held GPUs, today and yesterday (GPU-seconds)", stacked=True,
               queries={"{{kind}}": "sum by (kind) (corral_queue_recent_gpu_seconds)"}),
         Panel(title="Held and idle by queue (GPUs)", stacked=True, queries={

@@ -126,6 +126,9 @@ class FakeRanks:
     def warn(self, notice: TimeWarning) -> None:
         self.warned.append(notice)
 
+    def free_memory(self) -> None:
+        pass
+
     def overrun(self, key: AttemptKey, why: str) -> None:
         """No test bounds the disk of these."""
 

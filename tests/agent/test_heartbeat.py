@@ -64,3 +64,5 @@ def test_a_journal_with_a_bad_save_of_an_older_shim_is_read_without_it() -> None
 
 def test_a_loss_that_is_not_finite_is_none() -> None:
     assert progress_record({"step": 1, "loss": float("nan")}, 1.0)["loss"] is None
+    assert progress_record({"step": 1}, 1.0)["memory_step"] is None
+    assert progress_record({"step": 1, "memory_step": 7}, 1.0)["memory_step"] == 7

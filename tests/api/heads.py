@@ -95,6 +95,7 @@ class PushingEngine:
         }
     )
     could_bring: Sequence[NodeKind] = ()
+    restarts_in_place: bool = True
     shown_by: str = ""
     trouble: str = ""
     is_unreachable: bool = False

@@ -60,6 +60,7 @@ class Notebook:
         }
     )
     could_bring: Sequence[NodeKind] = ()
+    restarts_in_place: bool = True
     shown_by: str = ""
     trouble: str = ""
     is_unreachable: bool = False

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.attempt import Exit
+from corral.domain.elastic import Elastic
 from corral.domain.errors import NotFound
 from corral.domain.ids import NAME, NodeId, is_name, job_id
 from corral.domain.job import (
     CheckpointRule,
     Disconnect,
-    Elastic,
     JobSpec,
     Retry,
 )

@@ -10,6 +10,7 @@ from corral.insight.bottleneck import (
     bottleneck_of,
     hung,
 )
+from corral.insight.data_wait import DataWaitParts
 from corral.insight.link_use import LinkUse
 from corral.insight.straggler import Straggler
 
@@ -137,3 +138,14 @@ def test_a_job_that_hangs_is_stalled_with_the_rank_for_which_the_others_wait() -
         "rank 2 on n1 is stuck",
     )
     assert found.advice.startswith("corral debug stacks j1")
+
+
+def test_a_job_that_waits_for_data_is_named_with_the_parts_of_its_wait() -> None:
+    parts = DataWaitParts(
+        seconds=8.0, read_seconds=1.6, decode_seconds=6.0, copy_seconds=0.0
+    )
+    spent = StepTimes(steps=10, data_seconds=4.0, compute_seconds=6.0, data_parts=parts)
+    found = bottleneck_of(spent, job="j1")
+    assert found is not None
+    assert found.text.endswith("400 ms of each step: decoding 75 %, reading 20 %")
+    assert "decoded in advance" in found.advice

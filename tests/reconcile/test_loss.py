@@ -48,7 +48,6 @@ def test_what_follows_is_of_no_use_in_the_ledger() -> None:
             "starting_gpu_seconds": 20.0,
             "useful_gpu_seconds": 30.0,
             "failed_gpu_seconds": 70.0,
-            "saving_gpu_seconds": 0.0,
         }
     )
 

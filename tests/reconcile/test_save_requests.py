@@ -121,6 +121,7 @@ def test_a_job_goes_back_and_its_newer_saves_are_not_used() -> None:
     assert job.best_step == 20, "progress counts from there"
     launch = launch_of(cluster.world, job, attempt, attempt.nodes[0])
     assert [save.step for save in launch.resume] == [20, 10]
+    assert launch.passed_over_attempt == 1, "nor are those in the memory of nodes"
 
 
 def test_a_job_does_not_go_back_while_it_may_still_save() -> None:

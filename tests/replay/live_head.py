@@ -85,6 +85,7 @@ class Quiet:
     name: str = "quiet"
     cannot: Mapping[str, EngineLimit] = field(default_factory=dict)
     could_bring: Sequence[NodeKind] = ()
+    restarts_in_place: bool = True
     shown_by: str = ""
     trouble: str = ""
     is_unreachable: bool = False

@@ -317,6 +317,22 @@ def test_a_login_shell_keeps_the_commands_and_the_job_shows_its_files(
     assert row == f"{folder} {folder}/login.sh\n"
 
 
+def test_mpirun_starts_its_daemons_on_each_node_of_the_host_file(login: Login) -> None:
+    """As mpirun does without srun: a daemon for each host, by its agent instead of
+    ssh."""
+    text = """#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=1 --cpus-per-task=2
+cat $CORRAL_HOSTFILE
+for host in $(cut -d " " -f 1 $CORRAL_HOSTFILE); do
+    $PRTE_MCA_plm_ssh_agent -x $host 'echo "daemon on $CORRAL_NODE"; exit 0'
+done
+"""
+    number = login.submitted("-W", "-o", "mpi-%j.txt", login.script("mpi.sh", text))
+    printed = (login.folder / f"mpi-{number}.txt").read_text().splitlines()
+    assert printed[:2] == ["127.77.0.1 slots=1", "127.77.0.2 slots=1"]
+    assert sorted(printed[2:]) == ["daemon on n1", "daemon on n2"]
+
+
 def test_components_that_ask_for_the_same_run_side_by_side(login: Login) -> None:
     text = """#!/bin/bash
 #SBATCH --job-name=role-0 --ntasks-per-node=1 --cpus-per-task=1

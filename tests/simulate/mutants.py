@@ -183,7 +183,7 @@ RECONCILE = [
     Mutant(
         "GPUs return at once",
         "reconcile.attempts:_update_ending_job",
-        "if seat_report.is_over:",
+        "if seat_report.is_over and not keeps_seats:",
         "if True:",
         "I8",
         seed=3,
@@ -261,7 +261,7 @@ RECONCILE = [
     ),
     Mutant(
         "a resumed job begins from its oldest save",
-        "reconcile.placement:_start_job",
+        "reconcile.attempt_begin:begin_attempt",
         "saves[-1].step",
         "saves[0].step",
         "I12",

@@ -84,8 +84,8 @@ GIVING = [
     Mutant(
         "who gave way pays for it",
         "reconcile.attempt_end:_conclude_stopped",
-        "draft.put(_with_best_step(job, ended_attempt))",
-        "draft.put(replace(_with_best_step(job, ended_attempt), "
+        "draft.put(with_reached_step(job, ended_attempt))",
+        "draft.put(replace(with_reached_step(job, ended_attempt), "
         "infra_retries=job.infra_retries + 1))",
         "I17",
     ),

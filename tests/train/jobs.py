@@ -14,9 +14,15 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import corral.train as train
-from corral.train.save import storage
+from corral.train.save import staging
 from corral.train.save.checkpoint_dir import Shelf
-from tests.train.saves import capture, holder_at, saver_at
+from tests.train.saves import (
+    capture,
+    holder_at,
+    prepare,
+    save_in_memory,
+    saver_at,
+)
 
 
 def digest(state: dict[str, Any]) -> str:
@@ -95,6 +101,29 @@ def train_small() -> None:
         (out / "result.json").write_text(json.dumps(result))
 
 
+def save_in_memory_once() -> None:
+    """SAVES, MEMORY, ATTEMPT, STEP: save steps 10 and 20 in memory, stop until
+    continued, save this step in memory."""
+    staging.FILE_BYTES = 400  # type: ignore[misc]
+    attempt = int(os.environ["ATTEMPT"])
+    shelf = Shelf(root=Path(os.environ["SAVES"]), job="j1", attempt=attempt)
+    shelf.open()
+    failures: list[str] = []
+    saver, _ = saver_at(
+        shelf,
+        failed=lambda step, why: failures.append(why),
+        memory=Path(os.environ["MEMORY"]),
+    )
+    prepare(saver)
+    for step in (10, 20):
+        save_in_memory(saver, step)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    save_in_memory(saver, int(os.environ["STEP"]))
+    saver.close()
+    print(failures, flush=True)
+    os._exit(1 if failures else 0)
+
+
 def note(path: Path, *words: Any) -> None:
     with path.open("a") as file:
         file.write(" ".join(map(str, words)) + "\n")
@@ -104,7 +133,7 @@ def save_once() -> None:
     """SAVES, ATTEMPT, STEP: ready everything, stop until continued, save, let older
     ones go."""
     step = int(os.environ["STEP"])
-    storage.FILE_BYTES = 400  # type: ignore[misc] # several data files in so small a save
+    staging.FILE_BYTES = 400  # type: ignore[misc] # several data files in so small a save
     shelf = Shelf(
         root=Path(os.environ["SAVES"]), job="j1", attempt=int(os.environ["ATTEMPT"])
     )

@@ -10,6 +10,8 @@ from torch import nn
 from corral.domain.keep_rule import KeepRule
 from corral.train.process_group import ProcessGroup
 from corral.train.save.checkpoint_dir import Shelf
+from corral.train.save.checkpoint_store import CheckpointStore
+from corral.train.save.memory_tier import MemoryTier
 from corral.train.save.restore import RestoreCandidate, load
 from corral.train.save.saver import Saved, Saver
 from corral.train.save.training_state import StateHolder
@@ -30,7 +32,11 @@ def holder_at(step: int) -> StateHolder:
 
 
 def saver_at(
-    shelf: Shelf, *, keep: int = 3, failed: Callable[[int, str], None] | None = None
+    shelf: CheckpointStore,
+    *,
+    keep: int = 3,
+    failed: Callable[[int, str], None] | None = None,
+    memory: Path | None = None,
 ) -> tuple[Saver, list[Saved]]:
     saved: list[Saved] = []
     saver = Saver(
@@ -40,6 +46,7 @@ def saver_at(
         quiet=ALONE,
         done=saved.append,
         failed=failed or fail,
+        memory=MemoryTier.join(memory, shelf.attempt, ALONE),
     )
     return saver, saved
 
@@ -58,6 +65,18 @@ def make_saves(root: Path, steps: list[int], *, attempt: int = 1) -> list[Saved]
         saver.wait()
     saver.close()
     return saved
+
+
+def save_in_memory(saver: Saver, step: int) -> None:
+    """Save the step in memory. The saver must be prepared."""
+    holder = holder_at(step)
+    saver.save(step, lambda: capture(holder, step), durable=False)
+    saver.wait()
+
+
+def prepare(saver: Saver) -> None:
+    saver.prepare(capture(holder_at(0), 0))
+    saver.wait()
 
 
 def capture(holder: StateHolder, step: int) -> dict[str, Any]:

@@ -142,6 +142,7 @@ class World:
         resume: Sequence[dict[str, Any]] = (),
         interval: str = "0.05",
         sockets: Sequence[str] = (),
+        memories: Sequence[Path] = (),
         env: dict[str, str] | None = None,
         **small: Any,
     ) -> Gang:
@@ -163,6 +164,8 @@ class World:
             }
             if sockets:
                 own["CORRAL_SOCKET"] = sockets[rank % len(sockets)]
+            if memories:  # those of several nodes, the first ranks on the first
+                own["CORRAL_MEMORY_PATH"] = str(memories[rank * len(memories) // ranks])
             log = self.out / f"log-{attempt}-{rank}"
             pids.append(self.zygote.fork(job, own | self.env | (env or {}), log))
         return Gang(self.zygote, pids, self.out)

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from corral.train.save import storage
+from corral.train.save import staging, storage
 from corral.train.save.manifest import MANIFEST, Broken
 from corral.train.save.restore import choose
 from corral.train.save.saver import Saved
@@ -82,9 +82,9 @@ CASES: Final = [
 @pytest.fixture
 def two_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Saved]:
     # several data files in so small a save
-    monkeypatch.setattr(storage, "FILE_BYTES", 400)
+    monkeypatch.setattr(staging, "FILE_BYTES", 400)
     saves = make_saves(tmp_path, [10, 20])
-    assert len(list(saves[1].path.glob("rank-*.bin"))) > 2
+    assert len(list(saves[1].directory.glob("rank-*.bin"))) > 2
     return saves
 
 
@@ -115,20 +115,20 @@ def test_every_corruption_is_seen(
 ) -> None:
     old, new = two_saves
     chance = random.Random(7)
-    files = sorted(path.name for path in new.path.iterdir())
+    files = sorted(path.name for path in new.directory.iterdir())
     sha256 = new.manifest_sha256 if recorded else None
     tried = 0
     while tried < corruptions // 2:
         name = chance.choice(files)
         change = chance.choice(CHANGES)
-        data = change(chance, new.path / name, old.path / name)
-        with changed(new.path / name, data) as differs:
+        data = change(chance, new.directory / name, old.directory / name)
+        with changed(new.directory / name, data) as differs:
             if not differs:
                 continue
             tried += 1
             with pytest.raises(Broken):
-                verify(new.path, attempt=1, step=20, manifest_sha256=sha256)
-    verify(new.path, attempt=1, step=20, manifest_sha256=sha256)
+                verify(new.directory, attempt=1, step=20, manifest_sha256=sha256)
+    verify(new.directory, attempt=1, step=20, manifest_sha256=sha256)
 
 
 @pytest.mark.parametrize(("change", "target"), CASES)
@@ -139,11 +139,11 @@ def test_the_save_before_a_broken_one_is_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     old, new = two_saves
-    data = change(random.Random(3), new.path / target, old.path / target)
+    data = change(random.Random(3), new.directory / target, old.directory / target)
     if data is None:
-        (new.path / target).unlink()
+        (new.directory / target).unlink()
     else:
-        (new.path / target).write_bytes(data)
+        (new.directory / target).write_bytes(data)
     told: list[int] = []
     found = choose(
         [candidate(new), candidate(old)], ALONE, lambda one, why: told.append(one.step)
@@ -151,13 +151,13 @@ def test_the_save_before_a_broken_one_is_loaded(
     assert found is not None
     assert step_loaded(found) == 10
     assert told == [20]
-    assert not new.path.exists()
+    assert not new.directory.exists()
     assert "DOES NOT VERIFY" in capsys.readouterr().err
 
 
 def test_a_save_that_is_gone_as_a_whole_is_passed_over(two_saves: list[Saved]) -> None:
     old, new = two_saves
-    shutil.rmtree(new.path)
+    shutil.rmtree(new.directory)
     found = choose([candidate(new), candidate(old)], ALONE, lambda one, why: None)
     assert found == candidate(old)
 
@@ -166,7 +166,7 @@ def test_a_whole_save_under_another_name_is_not_taken_for_that_step(
     two_saves: list[Saved],
 ) -> None:
     old, new = two_saves
-    shutil.rmtree(new.path)
-    shutil.copytree(old.path, new.path)
+    shutil.rmtree(new.directory)
+    shutil.copytree(old.directory, new.directory)
     with pytest.raises(Broken, match="another save"):
-        verify(new.path, attempt=1, step=20)
+        verify(new.directory, attempt=1, step=20)

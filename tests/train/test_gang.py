@@ -367,7 +367,7 @@ def test_a_save_that_cannot_be_written_leaves_training_and_older_saves_alone(
         1, 2, steps=100_000, pause_seconds=0.002, interval="0.2", notes=False
     )
     wait_for(world.complete, "a save while there is room")
-    limit_file_size(gang, 8192)
+    limit_file_size(gang, 2048)
     wait_for(lambda: "FAILED: File too large" in gang.log(), "it says so")
     kept = world.complete()
     limit_file_size(gang, resource.RLIM_INFINITY)
@@ -408,10 +408,18 @@ def has_more(world: World, saves: int) -> bool:
 
 
 def limit_file_size(gang: Gang, size_bytes: int) -> None:
-    for pid in gang.pids:
+    for pid in map(helper_of, gang.pids):
         resource.prlimit(
             pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY)
         )
+
+
+def helper_of(pid: int) -> int:
+    """The process that writes the files of this rank's saves."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    tasks = [*Path(f"/proc/{pid}/task").glob("*/children")]
+    found = " ".join(task.read_text() for task in [children, *tasks]).split()
+    return int(found[0])
 
 
 def fill(path: Path) -> None:

@@ -76,6 +76,31 @@ def pace(**changes: float | None) -> SaveSchedule:
     return made
 
 
+def test_cheap_saves_take_at_least_a_thousandth_of_the_time() -> None:
+    near = pace(node_mtbf_seconds=1e9).of_nearer_tier()
+    near.begin(100.0)
+    near.step_done(0.1)
+    near.save_begun(102.0, 0.005)
+    near.save_ended(103.0, save_seconds=0.1)
+    assert near.interval == pytest.approx(5.0)
+    assert not near.due(106.9)
+    assert near.due(107.0)
+    often = pace(node_mtbf_seconds=10.0, fixed_seconds=3600.0).of_nearer_tier()
+    often.begin(100.0)
+    often.step_done(0.1)
+    often.save_begun(102.0, 0.005)
+    often.covered(104.0)  # by a durable save
+    often.save_ended(105.0, save_seconds=0.1)
+    assert often.interval == pytest.approx(
+        interval_seconds(
+            cost_seconds=0.005,
+            save_seconds=0.1,
+            mtbf_seconds=gang_mtbf_seconds(10.0, 2, observed_seconds=5.0, failures=0),
+        )
+    )
+    assert not often.due(104.1)
+
+
 def test_the_first_save_comes_early_by_steps_or_by_time() -> None:
     by_steps = pace()
     for _ in range(20):

@@ -38,7 +38,7 @@ def begun(tmp_path: Path) -> tuple[Settings, list[RestoreCandidate], Path]:
     settings = settings_of(tmp_path / "two", [entry])
     shelf = Shelf(root=tmp_path / "two", job="j2", attempt=1)
     shelf.open()
-    return settings, candidates(settings, shelf), saved.path
+    return settings, candidates(settings, shelf), saved.directory
 
 
 def test_a_job_loads_the_save_of_another(tmp_path: Path) -> None:

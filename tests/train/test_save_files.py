@@ -38,7 +38,7 @@ def pair(tmp_path: Path) -> list[Saved]:
 
 @pytest.fixture
 def save(pair: list[Saved]) -> Iterator[SavedTensors]:
-    with SavedTensors(pair[0].path) as opened:
+    with SavedTensors(pair[0].directory) as opened:
         yield opened
 
 
@@ -76,8 +76,11 @@ def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def test_the_norm_of_each_layer_is_of_its_parameters(pair: list[Saved]) -> None:
-    manifests = [decode((save.path / MANIFEST).read_bytes()) for save in pair]
-    with SavedTensors(pair[0].path) as first, SavedTensors(pair[1].path) as second:
+    manifests = [decode((save.directory / MANIFEST).read_bytes()) for save in pair]
+    with (
+        SavedTensors(pair[0].directory) as first,
+        SavedTensors(pair[1].directory) as second,
+    ):
         found = compare(first, second, (manifests[0], manifests[1]))
     layers = {layer["layer"]: layer for layer in found["layers"]}
     assert layers["0"]["parameters"] == 24 * 8 + 8
@@ -88,11 +91,11 @@ def test_the_norm_of_each_layer_is_of_its_parameters(pair: list[Saved]) -> None:
 
 def test_a_tensor_of_another_shape_is_named_and_not_compared(tmp_path: Path) -> None:
     first, other = (make_saves(tmp_path / name, [1])[0] for name in ("a", "b"))
-    with SavedTensors(first.path) as left, SavedTensors(other.path) as right:
+    with SavedTensors(first.directory) as left, SavedTensors(other.directory) as right:
         tensors = dict(right.tensors)
         weight = tensors.pop("model/1.weight")
         right.tensors = tensors
-        manifest = decode((first.path / MANIFEST).read_bytes())
+        manifest = decode((first.directory / MANIFEST).read_bytes())
         found = compare(left, right, (manifest, manifest))
         assert found["layers"][1]["shapes"] == ("1.weight: [2, 8] and absent",)
         assert found["layers"][1]["parameters"] == 2
@@ -196,7 +199,7 @@ def test_hugging_face_needs_the_config_beside_the_saves(
 def test_nothing_is_read_before_the_save_verifies(
     pair: list[Saved], tmp_path: Path
 ) -> None:
-    shard = next(pair[0].path.glob("rank-*.bin"))
+    shard = next(pair[0].directory.glob("rank-*.bin"))
     data = bytearray(shard.read_bytes())
     data[70] ^= 1
     shard.write_bytes(data)

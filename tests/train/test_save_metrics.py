@@ -31,7 +31,7 @@ def test_the_metrics_are_in_the_manifest_and_in_the_report(tmp_path: Path) -> No
     metrics = (("accuracy", 0.5), ("loss", 1.25))
     saver.save(7, lambda: capture(holder_at(7), 7), metrics)
     saver.close()
-    manifest = decode((saved[0].path / MANIFEST).read_bytes())
+    manifest = decode((saved[0].directory / MANIFEST).read_bytes())
     assert manifest.metrics == saved[0].metrics == metrics
     assert manifest.saved_at == saved[0].saved_at > 1e9
 

@@ -6,7 +6,8 @@ import pytest
 
 from corral.domain.errors import CorralError
 from corral.domain.keep_rule import BestRule, KeepRule
-from corral.train.save.checkpoint_dir import Fenced, Shelf, claim, put_aside
+from corral.train.save.checkpoint_dir import Shelf, claim, put_aside
+from corral.train.save.checkpoint_store import Fenced
 from corral.train.save.manifest import MANIFEST, Manifest, encode
 
 
@@ -14,8 +15,7 @@ def shelf(root: Path, attempt: int, steps: list[int] | None = None) -> Shelf:
     made = Shelf(root=root, job="j1", attempt=attempt)
     made.open()
     for step in steps or []:
-        (made.begin(step) / MANIFEST).write_text("{}")
-        made.publish(step)
+        made.publish(step, made.begin(step), b"{}")
     return made
 
 
@@ -32,14 +32,14 @@ def test_what_is_not_complete_is_no_save(tmp_path: Path) -> None:
     one = shelf(tmp_path, 1, [10])
     one.begin(20)
     one.target(30).mkdir()
-    put_aside(one.begin(40), "why")
+    put_aside(one.begin(40).directory, "why")
     assert steps_of(one) == [(1, 10)]
 
 
 def test_a_leftover_never_blocks_the_same_step(tmp_path: Path) -> None:
     one = shelf(tmp_path, 1)
-    (one.begin(10) / "left.over").write_text("x")
-    assert list(one.begin(10).iterdir()) == []
+    (one.begin(10).directory / "left.over").write_text("x")
+    assert list(one.begin(10).directory.iterdir()) == []
 
 
 def test_a_new_attempt_sweeps_older_leftovers_and_no_others(tmp_path: Path) -> None:
@@ -55,10 +55,10 @@ def test_a_new_attempt_sweeps_older_leftovers_and_no_others(tmp_path: Path) -> N
 
 def test_an_older_attempt_may_not_publish(tmp_path: Path) -> None:
     old = shelf(tmp_path, 1)
-    old.begin(10)
+    target = old.begin(10)
     shelf(tmp_path, 2)
     with pytest.raises(Fenced) as caught:
-        old.publish(10)
+        old.publish(10, target, b"{}")
     assert isinstance(caught.value, CorralError)
     assert not old.target(10).exists()
 
@@ -75,8 +75,7 @@ def test_an_older_attempt_may_not_even_begin_and_so_leaves_nothing(
 
 def test_publishing_a_step_again_keeps_the_first_aside(tmp_path: Path) -> None:
     one = shelf(tmp_path, 1, [10])
-    (one.begin(10) / MANIFEST).write_text("second")
-    one.publish(10)
+    one.publish(10, one.begin(10), b"second")
     assert (one.target(10) / MANIFEST).read_text() == "second"
     assert (one.directory / "step-10.quarantined" / MANIFEST).read_text() == "{}"
 
@@ -144,8 +143,7 @@ def saved(
             metrics=() if loss is None else (("loss", loss),),
             saved_at=at,
         )
-        (one.begin(step) / MANIFEST).write_bytes(encode(manifest))
-        one.publish(step)
+        one.publish(step, one.begin(step), encode(manifest))
     return one
 
 

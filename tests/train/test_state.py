@@ -18,7 +18,8 @@ from corral.train.process_group import ProcessGroup
 from corral.train.save.checkpoint_dir import Shelf
 from corral.train.save.restore import DoesNotFit, RestoreCandidate, load
 from corral.train.save.saver import Saver
-from corral.train.save.storage import Later, SaveReader
+from corral.train.save.staging import Later
+from corral.train.save.storage import SaveReader
 from corral.train.save.training_state import StateHolder, WorldChanged
 from tests.patience import PATIENCE_SECONDS
 from tests.train.saves import ALONE, fail, saver_at
@@ -173,7 +174,7 @@ def test_another_model_is_refused_and_named(tmp_path: Path) -> None:
     other = StateHolder(model=nn.Linear(3, 3))
     with pytest.raises(DoesNotFit, match="does not fit this model"):
         load(found, other)
-    assert found.path.exists()
+    assert found.directory.exists()
 
 
 def test_a_position_that_cannot_be_shared_out_anew_is_refused(tmp_path: Path) -> None:
@@ -195,7 +196,9 @@ def test_plain_torch_reads_a_save_with_our_reader(tmp_path: Path) -> None:
     found = save(old, tmp_path)
     weight = torch.zeros(6, 6)
     with pytest.warns(UserWarning, match="single process"):
-        load_plainly({"model/a.weight": weight}, storage_reader=SaveReader(found.path))
+        load_plainly(
+            {"model/a.weight": weight}, storage_reader=SaveReader(found.directory)
+        )
     assert isinstance(old.model, Tied)
     assert torch.equal(weight, old.model.a.weight)
 

@@ -81,7 +81,7 @@ def test_nothing_else_is_read_from_what_an_index_names(
 
 def test_a_changed_index_runs_no_code(tmp_path: Path) -> None:
     found = save(holder(), tmp_path / "saves")
-    (found.path / INDEX).write_bytes(pickle.dumps(Evil(tmp_path / "mark")))
+    (found.directory / INDEX).write_bytes(pickle.dumps(Evil(tmp_path / "mark")))
     with pytest.raises(NotTrusted, match="other accounts"):
         load(found, holder())
     assert not (tmp_path / "mark").exists()
@@ -93,9 +93,9 @@ def test_a_save_that_others_can_change_is_loaded_as_plain_values(
     old, new = holder(), holder(seed=2)
     one_step(old)
     found = save(old, tmp_path)
-    assert not may_be_changed_by_others(found.path)
-    open_to_others(found.path)
-    assert may_be_changed_by_others(found.path)
+    assert not may_be_changed_by_others(found.directory)
+    open_to_others(found.directory)
+    assert may_be_changed_by_others(found.directory)
     load(found, new)
     assert same(whole(new), whole(old))
 
@@ -106,7 +106,7 @@ def test_changed_objects_run_no_code_where_others_can_change_a_save(
     old = holder()
     assert isinstance(old.model, Tied)
     found = save(old, tmp_path / "saves")
-    metadata: Metadata = SaveReader(found.path).read_metadata()
+    metadata: Metadata = SaveReader(found.directory).read_metadata()
     places = [one for one in metadata.storage_data.values() if one.dtype is None]
     data = io.BytesIO()
     torch.save({"note": Evil(tmp_path / "mark")}, data)
@@ -115,7 +115,7 @@ def test_changed_objects_run_no_code_where_others_can_change_a_save(
         with file.open("r+b") as opened:
             opened.seek(place.offset)
             opened.write(data.getvalue()[: place.length].ljust(place.length, b"\0"))
-    open_to_others(found.path)
+    open_to_others(found.directory)
     with pytest.raises((NotTrusted, RuntimeError)):
         load(found, holder())
     assert not (tmp_path / "mark").exists()

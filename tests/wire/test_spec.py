@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corral.domain.elastic import Elastic
 from corral.domain.errors import SpecInvalid
 from corral.domain.job import (
     After,
     CheckpointRule,
     Disconnect,
-    Elastic,
     JobSpec,
     On,
     Per,

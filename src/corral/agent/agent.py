@@ -426,6 +426,7 @@ class Agent:
     async def _look_again(self) -> None:
         while True:
             await asyncio.sleep(PROBE_SECONDS)
+            self.ranks.free_memory()
             await self.look_now()
 
 

@@ -12,6 +12,7 @@ from corral.domain.attempt import Save
 from corral.domain.errors import Conflict, Forbidden, NotFound, NotShared, SpecInvalid
 from corral.domain.job import CheckpointRule, Job, JobSpec, Origin
 from corral.domain.kept_checkpoints import kept_saves, rule_of
+from corral.domain.store_url import is_store_url
 from corral.schedule.capacity.node_room import mark_of
 
 
@@ -130,7 +131,7 @@ def _check_seen_by_all(house: House, spec: JobSpec) -> None:
     Raises: NotShared.
     """
     origin = spec.origin
-    if origin is None:
+    if origin is None or is_store_url(origin.path):
         return
     node = house.control.world.nodes.get(origin.node)
     if node is not None and mark_of(node, origin.path) is not None:

@@ -9,6 +9,7 @@ from corral.api.job_lookup import find_job
 from corral.api.job_visibility import CallerView, sight_of
 from corral.api.jobs import Asker, Within
 from corral.api.service_lookup import stopped_services, visible_services
+from corral.control.job_times import job_time_of
 from corral.control.reports import report_of
 from corral.domain.errors import SpecInvalid
 from corral.domain.ledger import day_of
@@ -88,7 +89,8 @@ async def report(
     """Return the report of whole days (UTC), from the day of `since` to the day of
     `until`; today is incomplete. Without `since`, the report covers the last seven
     days. With `job` (an id, or a name, which selects its newest job), the report covers
-    only that job, from its submission on."""
+    only that job, from its submission on. The goodput of one job has its whole life by
+    parts."""
     now = house.control.now().wall
     last_day = day_of(now if until is None else until)
     first_day = last_day - USUAL_DAYS + 1 if since is None else day_of(since)
@@ -111,6 +113,9 @@ async def report(
         limit=limit,
         shown=record_filter,
     )
+    time = None
+    if kind == "goodput" and found_job is not None and found_job.spec.replica is None:
+        time = await job_time_of(house.control, found_job)
     world = house.control.world
     pretend = any(node.inventory.pretend for node in world.nodes.values())
     currency = world.queues.currency
@@ -121,5 +126,6 @@ async def report(
         last=last_day,
         currency=currency,
         pretend=pretend,
+        time=time,
     )
     return Response(body, media_type="application/json")

@@ -17,6 +17,7 @@ from corral.api.job_visibility import shown_plan, sight_of
 from corral.api.quotas import stored_characters
 from corral.api.route_rights import OPERATORS
 from corral.api.secret_rights import known_secrets
+from corral.api.store_check import check_stores
 from corral.control.queue_checks import check_allowed, check_priorities
 from corral.domain.access_list import may_submit
 from corral.domain.errors import Forbidden, NotFound, SpecInvalid
@@ -85,6 +86,7 @@ async def specs_of(
         check_workdir(house, workdir)
     await check_queues_of(house, specs, caller)
     await check_secrets(house, specs, caller)
+    await check_stores(house, specs)
     afters_by_after = {
         raw_dependency: await _resolve_dependency(house, raw_dependency, caller)
         for raw_dependency in {

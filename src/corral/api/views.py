@@ -42,6 +42,7 @@ PREEMPTION: Final = frozenset(
     {
         ReceiptKind.PREEMPTION,
         ReceiptKind.RELOCATION,
+        ReceiptKind.SHRINK,
         ReceiptKind.REQUEUE,
         ReceiptKind.DRAIN,
         ReceiptKind.TAKING,
@@ -210,7 +211,7 @@ async def why(
     receipts = [
         receipt
         for receipt in await control.store.receipts(job.id)
-        if receipt.kind in PREEMPTION
+        if receipt.kind in PREEMPTION or receipt.in_place
     ]
     reason, ending = control.reason(job), ending_of(job)
     saves = await control.store.saves(job.id) if job.is_final else ()

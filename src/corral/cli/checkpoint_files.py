@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from corral.domain.errors import Refusal, Unsupported
+from corral.domain.errors import CorralError, Refusal, Unsupported
+from corral.domain.store_url import is_store_url
 
 if TYPE_CHECKING:
     from corral.wire import api
@@ -86,6 +87,12 @@ def process_files(
 def delete_files(save: "api.CheckpointView") -> bool:
     """Delete the files of a removed checkpoint, and return whether they are gone. Files
     that this machine does not see, or that belong to another save, are left alone."""
+    if is_store_url(save.path):
+        try:
+            process_files([save], "remove")
+        except CorralError:  # the caller says that they are there still
+            return False
+        return True
     folder = Path(save.path)
     if not folder.is_absolute() or not _is_same(folder, save.manifest_sha256):
         return False
@@ -106,6 +113,8 @@ def _is_same(folder: Path, manifest_sha256: str) -> bool:
 
 
 def _check_here(save: "api.CheckpointView") -> None:
+    if is_store_url(save.path):  # the program says what it does not see
+        return
     try:
         (Path(save.path) / MANIFEST).stat()
     except OSError as error:

@@ -38,6 +38,7 @@ def ls(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froze
             checkpoints of all its jobs.
     """
     warnings: list[str] = []
+    memory_step: int | None = None
     with common.client() as client:
         found_job = arrays.found(client, job, client.job)
         if isinstance(found_job, list):
@@ -46,14 +47,19 @@ def ls(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froze
             listed = client.checkpoint_list(found_job.id)
             saves = [("", save) for save in listed.checkpoints]
             warnings = listed.warnings
+            progress = found_job.progress
+            memory_step = None if progress is None else progress.memory_step
     if common.json:
         rows = [
             save.model_dump(mode="json") | ({"job": of} if of else {})
             for of, save in saves
         ]
-        print_json({"checkpoints": rows, "warnings": warnings})
+        document = {"checkpoints": rows, "warnings": warnings}
+        print_json({**document, "memory_step": memory_step})
         return
     show_checkpoints(saves)
+    if memory_step is not None:
+        note(f"the newest save in the memory of the nodes is of step {memory_step}")
     if not saves:
         note("no checkpoint has been recorded")
     for warning in warnings:

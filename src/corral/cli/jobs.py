@@ -182,7 +182,8 @@ def _show_attempts(attempts: "list[api.AttemptView]", now: float) -> None:
         )
         rows.add_row(
             str(attempt.number),
-            ", ".join(seat_text(seat) for seat in attempt.seats),
+            ", ".join(seat_text(seat) for seat in attempt.seats)
+            + (", in place" if attempt.in_place else ""),
             _format_optional_int(attempt.resume_step),
             _format_optional_int(attempt.last_step),
             age_text(spent),

@@ -17,10 +17,11 @@ from corral.cli.files import check_writable, write
 from corral.cli.head_options import MOST_ROWS, Common, Count
 from corral.cli.option_types import DateText, JobName, PeriodStart
 from corral.cli.printing import print_json
+from corral.cli.report_goodput import goodput_tables
 from corral.domain.units import seconds_of, share_text
 
 if TYPE_CHECKING:
-    from corral.plan.report import Cell, Figure, TableColumn
+    from corral.plan.report import Cell, Figure, ReportTable, TableColumn
     from corral.plan.report import PlannerReport as Shown
     from corral.wire.reports import ReportView
 
@@ -112,7 +113,12 @@ def cost(*, wanted: ReportQuery = USUAL) -> None:
 
 def goodput(*, wanted: ReportQuery = USUAL) -> None:
     """Report which part of the allocated time went into training steps whose results
-    were kept."""
+    were kept, where the rest went, and what would raise it most.
+
+    ETTR is the effective training time ratio, MTTF and MTTR are the mean times to
+    failure and from a failure to the next step. With --job, the whole life of the job
+    is divided into parts.
+    """
     _print_report("goodput", wanted)
 
 
@@ -184,11 +190,29 @@ def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
     """Return the report in the form that the terminal and the HTML page show.
     `figures`: include figures."""
     from corral.plan.report import PlannerReport as Shown
-    from corral.plan.report import ReportTable, columns
 
     full_report, found = found, _without_unused(found)
+    tables: tuple[ReportTable, ...] = ()
+    if found.rows:
+        tables = (
+            tuple(goodput_tables(found, _table_of))
+            if found.kind == "goodput"
+            else (_table_of(found, ""),)
+        )
+    return Shown(
+        title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
+        verdict=_report_verdict(full_report),
+        answers=(),
+        tables=tables,
+        figures=_usage_figures(found) if figures and found.rows else (),
+    )
+
+
+def _table_of(found: "ReportView", title: str) -> "ReportTable":
+    """Return the table of a report's rows, with their total."""
+    from corral.plan.report import ReportTable, columns
+
     names = ["job", "name"] if found.by == "job" else [found.by.replace("-", " ")]
-    heads = (*columns(*names), *_table_columns(found))
     rows = [
         ((row.name, row.more) if found.by == "job" else (row.name or "unknown",))
         + _value_cells(found, row.values)
@@ -203,14 +227,11 @@ def shown(found: "ReportView", *, figures: bool = True) -> "Shown":
     left_out = (
         f"{remainder_text} left out; to show more, add --limit N" if found.rest else ""
     )
-    return Shown(
-        title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
-        verdict=_report_verdict(full_report),
-        answers=(),
-        tables=(ReportTable(title="", columns=heads, rows=tuple(rows), note=left_out),)
-        if rows
-        else (),
-        figures=_usage_figures(found) if figures and rows else (),
+    return ReportTable(
+        title=title,
+        columns=(*columns(*names), *_table_columns(found)),
+        rows=tuple(rows),
+        note=left_out,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from corral.client.active_environment import active_environment, with_active_environment
 from corral.domain.errors import SpecInvalid
+from corral.domain.store_url import is_store_url
 
 if TYPE_CHECKING:
     from corral.wire.spec_reader import Parsed
@@ -108,7 +109,7 @@ def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
     if one.spec.checkpoint is None:
         return value
     rule_value = value["checkpoint"]
-    if one.spec.checkpoint.path is None:
+    if one.spec.checkpoint.path is None or is_store_url(one.spec.checkpoint.path):
         return value
     path = os.path.normpath(folder / Path(one.spec.checkpoint.path).expanduser())
     rule = rule_value if isinstance(rule_value, Mapping) else {}

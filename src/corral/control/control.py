@@ -89,11 +89,13 @@ class Control:
         self.traffic, self.routes = ServiceTraffic(), PublishedRoutes()
         self.sensed.listen(lambda *heard: self.ledger.take(self.world, *heard))
         self.diagnoses = Diagnoses(reader, clock, done=self.wake)
-        self.facts = Facts(idle=self.ledger.idle, diagnoses=self.diagnoses.known)
+        self.facts = Facts(
+            idle=self.ledger.idle,
+            diagnoses=self.diagnoses.known,
+            restarts_in_place=engine.restarts_in_place,
+        )
         self.reasons: Mapping[JobId, Reason] = {}
-        self.stopped_placing = ""
-        self.failed_placing = ""
-        self.trouble = ""
+        self.stopped_placing, self.failed_placing, self.trouble = "", "", ""
         self._keep_replay = keep_replay
         self._serving = ServingClock(clock.monotonic())
         self._wall = SteadyWall(clock)
@@ -384,10 +386,8 @@ class Control:
         return await decided(reconciled, commit, news, self.facts)
 
     def _observe_engine(self) -> None:
-        """Query the engine for dead or removed nodes, and for its placements.
-
-        Placements are queried only if the engine places jobs.
-        """
+        """Query the engine for dead or removed nodes, and for its placements if it
+        places jobs."""
         words.take_engine(
             self.facts, self.world, self.engine.observe(), self.engine.gone()
         )

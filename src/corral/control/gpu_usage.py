@@ -15,12 +15,13 @@ from corral.domain.attempt import Allocation
 from corral.domain.bounds import share
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Job
-from corral.domain.ledger import UsageAmounts, UsageRecord, by_day, summed
+from corral.domain.ledger import UsageAmounts, UsageRecord, by_day, day_of, summed
 from corral.domain.observed_state import AttemptKey, Facts
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import Changes, World
 from corral.insight.attempt_spans import row
+from corral.insight.open_accounts import gang_gpus
 from corral.reconcile import Now
 
 FLUSH_SECONDS: Final = 60.0
@@ -170,7 +171,20 @@ class GpuUsage:
         """Return the events about new stragglers and, once a minute, the usage sums, to
         be committed."""
         events = tuple(self.paces.look(world, facts, now.serving, now.wall))
+        self._count_slow_ranks(world, now.wall)
         return self.flushed(Changes(events=events), now.wall)
+
+    def _count_slow_ranks(self, world: World, at: float) -> None:
+        """Add the time for which attempts have waited for slow ranks."""
+        for (id, number), seconds in self.paces.take_slow_seconds().items():
+            job, attempt = world.jobs.get(id), world.attempts.get(id)
+            if job is None or attempt is None or attempt.number != number:
+                continue
+            for kind, gpus in gang_gpus(job, attempt, world.nodes).items():
+                key = (id, number, day_of(at), kind)
+                _, sums = self._sums.get(key, (job, UsageAmounts()))
+                slow = UsageAmounts(slow_gpu_seconds=seconds * gpus)
+                self._sums[key] = (job, sums.plus(slow))
 
     def flushed(self, changes: Changes, at: float) -> Changes:
         """Return the changes with the usage sums added, once a minute.

@@ -1,7 +1,7 @@
 """Step times of running jobs, from the progress reports of their training loops. The
 module finds stragglers and the bottleneck of each job."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
@@ -16,6 +16,7 @@ from corral.domain.telemetry import GpuSample
 from corral.domain.units import share_text
 from corral.domain.world import Event, World
 from corral.insight.bottleneck import Bottleneck, StepTimes, bottleneck_of
+from corral.insight.data_wait import DataWaitParts
 from corral.insight.link_use import link_use
 from corral.insight.straggler import (
     Look,
@@ -50,6 +51,8 @@ class _Loop:
     nodes: dict[int, NodeId] = field(default_factory=dict)  # of each rank
     straggler: Straggler | None = None
     reported_rank: int | None = None
+    slow_seconds: float = 0.0  # spent waiting for it, and not taken yet
+    data_parts: tuple[DataWaitParts, ...] = ()  # at the samples
 
 
 class Paces:
@@ -104,16 +107,34 @@ class Paces:
         look = paces or {0: _pace_from_progress(next(iter(said.values())))}
         if loop.looks:
             loop.spans = (*loop.spans, span_of(loop.newest, look))[1 - LOOKS :]
+        before = loop.newest
         loop.newest, loop.changed_at = look, self._looked_at
         loop.is_complete = any(progress.is_complete for progress in said.values())
+        loop.data_parts = (*loop.data_parts, _data_parts(said.values()))[-LOOKS:]
         loop.looks.add(look, max(progress.save_seconds for progress in said.values()))
         spans = [span for span in loop.spans if span is not None]
+        was_slow = loop.straggler is not None
         loop.straggler = straggler_of(spans, loop.looks.first, look) if spans else None
+        if loop.straggler is not None:
+            # the first time, it is so for all measurements by which it was seen
+            since = before if was_slow else loop.looks.first
+            loop.slow_seconds += _waited_seconds(loop.straggler, since, look)
         if loop.straggler is not None and loop.straggler.rank != loop.reported_rank:
             loop.reported_rank = loop.straggler.rank
             yield _straggler_event(
                 world, key, loop.straggler, loop.nodes[loop.reported_rank], wall
             )
+
+    def take_slow_seconds(self) -> dict[AttemptKey, float]:
+        """Return for how long attempts have waited for slow ranks since the last call."""
+        waited = {
+            key: loop.slow_seconds
+            for key, loop in self._loops.items()
+            if loop.slow_seconds
+        }
+        for key in waited:
+            self._loops[key].slow_seconds = 0.0
+        return waited
 
     def bottleneck(
         self, world: World, sensed: Sensed, job: JobId, wall: float
@@ -157,10 +178,30 @@ def _reports_steps(world: World, attempt: Attempt, loop: _Loop) -> bool:
     )
 
 
+def _waited_seconds(slow: Straggler, before: Look, after: Look) -> float:
+    """Return for how long the other ranks waited for the slow one between two
+    measurements."""
+    if slow.rank not in before or slow.rank not in after:
+        return 0.0
+    steps = after[slow.rank].step - before[slow.rank].step
+    return max(0, steps) * max(0.0, slow.seconds - slow.others_seconds)
+
+
 def _pace_from_progress(said: Progress) -> Pace:
     """Return the step times of a training loop that does not report its ranks
     separately, as those of rank 0."""
     return Pace(0, said.step, said.data_seconds, said.compute_seconds, 0.0)
+
+
+def _data_parts(reports: Iterable[Progress]) -> DataWaitParts:
+    """Return the waits for data so far, by their parts, summed over nodes."""
+    progresses = tuple(reports)
+    return DataWaitParts(
+        seconds=sum(progress.data_seconds for progress in progresses),
+        read_seconds=sum(progress.data_read_seconds for progress in progresses),
+        decode_seconds=sum(progress.data_decode_seconds for progress in progresses),
+        copy_seconds=sum(progress.data_copy_seconds for progress in progresses),
+    )
 
 
 def _straggler_event(
@@ -211,6 +252,7 @@ def _median_step_times(loop: _Loop, gpus: list[GpuSample]) -> StepTimes:
             for start_progress, end_progress in progress_pairs
         ),
         save_seconds=loop.looks.save_seconds,
+        data_parts=loop.data_parts[-1].since(loop.data_parts[0]),
     )
 
 

@@ -151,6 +151,9 @@ class Save:
     pinned: bool = False
     retired: Retirement | None = None
     verified_at: float | None = None
+    reshards: bool = True  # it restores on any number of nodes
+    # without `reshards`: the number of nodes that wrote it, on which alone it restores
+    fits_nodes: int | None = None
 
     @property
     def is_usable(self) -> bool:
@@ -200,10 +203,22 @@ class Attempt:
     relocated: bool = False  # it was, to be moved elsewhere
     protected_until: float | None = None  # it started because it was late
     gated: bool = False  # its ranks wait for the checks of its nodes
+    in_place: bool = False  # it began on the seats of the attempt before it
+    # it is stopped to go on with this number of nodes
+    resized_to: int | None = None
+    # of its own nodes, those on which it then goes on
+    stays_on: tuple[NodeId, ...] = ()
     images: tuple[str, ...] = ()
     nan_step: int | None = None  # since then its loss is not a finite number
     nan_at: float | None = None  # when that was seen first (wall clock)
     hang: HangRecord | None = None
+    hung_seconds: float = 0.0  # of hangs that ended with another step
+    queued_at: float | None = None  # since when its job waited for its nodes
+    # when the attempt before it failed, while no attempt has made a step since
+    failed_before_at: float | None = None
+    restore_seconds: float | None = None  # for which it loaded a save; None: not known
+    save_seconds: float | None = None  # for which its saves stopped the steps
+    last_step_at: float | None = None  # when its newest step was reported
     # of what it took, while a victim is not seen gone yet
     open_receipt: Receipt | None = None
     # on which a replica on several nodes listens; None: the port where its ranks meet

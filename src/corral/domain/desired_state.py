@@ -68,7 +68,10 @@ class Launch:
     a Ray cluster that belongs to the attempt. `replica` is the role of a replica of a
     service. `model` is where the model of the job lies; it must be on the node before
     the ranks start. `watch`: count the optimizer steps of PyTorch programs. `hang`: how
-    the node looks for hangs; None: it does not.
+    the node looks for hangs; None: it does not. `tracking_id`: the id under which
+    experiment trackers record all attempts of the job as one run; "": they do not.
+    `passed_over_attempt`: this attempt and older ones left no saves in memory that may
+    be used.
     """
 
     key: AttemptKey
@@ -101,6 +104,8 @@ class Launch:
     hang: WatchRule | None = None
     model: str | None = None
     replica: ReplicaLaunch | None = None  # None: a job that ends by itself
+    tracking_id: str = ""
+    passed_over_attempt: int = 0
 
     @property
     def listening_port(self) -> int:

@@ -24,6 +24,10 @@ class EventKind(Coded):
     NODE_LOST = "node_lost", "a node of a job was lost"
     RETRY = "retry", "a job is queued again after a failure"
     RETRY_DELAYED = "retry_delayed", "a job will be queued again after a delay"
+    RESTARTED_IN_PLACE = (
+        "restarted_in_place",
+        "a job starts again at once on the nodes that it has",
+    )
     GIVE_UP = "give_up", "a job failed, and no retry is left"
     ASKED_CANCEL = "asked_cancel", "a user cancelled a job"
     ASKED_SUSPEND = (
@@ -65,6 +69,7 @@ class EventKind(Coded):
     HUNG = "hung", "the ranks of a job made no step for too long"
     STEPS_AGAIN = "steps_again", "a job that hung makes steps again"
     GATED = "gated", "a job waits until its nodes have been checked"
+    GAVE_NODES = "gave_nodes", "an elastic job gave nodes to another job"
     RESERVED = "reserved", "GPUs are kept for a waiting job"
     SPARED = "spared", "a job that was to be preempted may keep running"
     PROMISED = "promised", "a latest start was promised to a job"

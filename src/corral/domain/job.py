@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from corral.domain.elastic import Elastic
 from corral.domain.hang import WatchRule
 from corral.domain.ids import (
     AttemptNumber,
@@ -23,6 +24,7 @@ from corral.domain.reason_code import ReasonCode
 from corral.domain.resources import Resources, Shape
 from corral.domain.serving_roles import ServingRole
 from corral.domain.time_point import EndWarning, Moment
+from corral.domain.unpaid_restart import UnpaidRestart
 
 PRIORITIES: Final = {"low": -100, "normal": 0, "high": 100}
 DEFAULT_QUEUE: Final = QueueName("default")
@@ -114,7 +116,10 @@ class CheckpointRule:
     """Path and interval of checkpoints. If `interval_seconds` is None, the interval is
     chosen from measurements.
 
-    `keep`, `keep_every_seconds` and `keep_best` say which saves stay on disk.
+    `keep`, `keep_every_seconds` and `keep_best` say which saves stay on disk. `local`:
+    also save in the memory of the nodes.
+    `bandwidth_bytes`: bytes of saves that each node writes at most in a second; None: no
+    limit.
 
     `source` is the job, or JOB@STEP, that the submission names to start from. `origin`
     is the save that the head found for it. If the submission gives no `path`, it is ""
@@ -128,6 +133,8 @@ class CheckpointRule:
     origin: Origin | None = None
     keep_every_seconds: float | None = None
     keep_best: BestRule | None = None
+    local: bool = True
+    bandwidth_bytes: int | None = None
 
     @property
     def keep_rule(self) -> KeepRule:
@@ -137,12 +144,6 @@ class CheckpointRule:
             every_seconds=self.keep_every_seconds,
             best=self.keep_best,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elastic:
-    min_nodes: int
-    max_nodes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +355,8 @@ class Job:
     claims: int = 0
     fruitless_claims: int = 0  # of these, the newest in a row without progress
     best_step: int = -1  # furthest step that any attempt reported
+    # that its newest attempt reported that failed by the user's fault
+    failed_step: int | None = None
     hang_step: int | None = None  # at which its newest attempt hung that did
     hangs_at_step: int = 0  # in a row, of its attempts that hung
     served_seconds: float = 0.0  # of the attempts that are over, without what was lost
@@ -369,8 +372,12 @@ class Job:
     # while it is HELD by a retry delay: when it begins again
     retry_at: float | None = None
     array: JobId | None = None  # the id of its array
+    # the newest attempt whose saves in memory are not used, since the job went back
+    passed_over_attempt: int = 0
     # longest time from a request to stop until all its ranks were gone
     stop_seconds: float | None = None
+    # its newest restart in place, while a fault of a node may still explain the failure
+    unpaid: UnpaidRestart | None = None
 
     @property
     def begins_at(self) -> float | None:

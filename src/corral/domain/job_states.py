@@ -64,7 +64,10 @@ class StopWhy(Coded):
     @property
     def is_requeue(self) -> bool:
         """Return whether the job goes back into its queue once it has stopped."""
-        return self in (StopWhy.PREEMPT, StopWhy.REQUEUE, StopWhy.DRAIN)
+        return self in _REQUEUES
+
+
+_REQUEUES: Final = frozenset({StopWhy.PREEMPT, StopWhy.REQUEUE, StopWhy.DRAIN})
 
 
 class JobEvent(StrEnum):
@@ -80,6 +83,7 @@ class JobEvent(StrEnum):
     NODE_LOST = "node_lost"
     RETRY = "retry"  # all stopped, and a budget pays for another attempt
     RETRY_DELAYED = "retry_delayed"  # as retry, but not at once
+    RESTARTED_IN_PLACE = "restarted_in_place"  # as retry, on the seats that it has
     GIVE_UP = "give_up"  # all stopped, and no budget is left
     ASKED_CANCEL = "asked_cancel"
     ASKED_SUSPEND = "asked_suspend"
@@ -111,6 +115,7 @@ MOVES: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
     (S.STARTING, E.RANKS_UP): S.RUNNING,
     (S.RECOVERING, E.RETRY): S.QUEUED,
     (S.RECOVERING, E.RETRY_DELAYED): S.HELD,
+    (S.RECOVERING, E.RESTARTED_IN_PLACE): S.STARTING,
     (S.RECOVERING, E.GIVE_UP): S.FAILED,
     (S.SUSPENDED, E.ASKED_RESUME): S.QUEUED,
     (S.HELD, E.ASKED_RESUME): S.QUEUED,

@@ -34,6 +34,17 @@ class UsageAmounts(NamedTuple):
     part of `prompt_tokens`. `fallback_tokens` are those that fallbacks have counted, in
     and out; they are part of no other amount. `batch_tokens` are those of batches, in
     and out; they are part of `prompt_tokens` and `output_tokens`.
+
+    Further phases of attempts: `restoring` is the time in which saves were loaded, and
+    `hung` the time in which the ranks should have made steps and did not. `slow` is the
+    part of the time of steps for which a slow rank made the others wait; it is not
+    subtracted from `useful`. `queued` is the time, for as many GPUs, that jobs waited
+    before their first attempt, and `requeued` before the later ones.
+
+    `failures` counts attempts that failed, and `placed_seconds` is the time for which
+    attempts were on nodes. `repairs` counts first steps after a failure, and
+    `repair_seconds` is the time from the failure to them. `failed_gpus` and `saved_gpus`
+    count failures and saves, each as often as its attempt had GPUs.
     """
 
     allocated_gpu_seconds: float = 0.0
@@ -56,6 +67,17 @@ class UsageAmounts(NamedTuple):
     output_tokens: float = 0.0
     fallback_tokens: float = 0.0
     batch_tokens: float = 0.0
+    restoring_gpu_seconds: float = 0.0
+    hung_gpu_seconds: float = 0.0
+    slow_gpu_seconds: float = 0.0
+    queued_gpu_seconds: float = 0.0
+    requeued_gpu_seconds: float = 0.0
+    failures: float = 0.0
+    placed_seconds: float = 0.0
+    repairs: float = 0.0
+    repair_seconds: float = 0.0
+    failed_gpus: float = 0.0
+    saved_gpus: float = 0.0
 
     def plus(self, other: "UsageAmounts") -> "UsageAmounts":
         return UsageAmounts._make(map(add, self, other))
@@ -76,6 +98,7 @@ class UsageAmounts(NamedTuple):
 
 AMOUNTS: Final = UsageAmounts._fields
 FIRST_OF_TOKENS: Final = AMOUNTS.index("requests")
+LAST_OF_TOKENS: Final = AMOUNTS.index("batch_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +126,12 @@ class UsageRecord:
     @property
     def has_only_tokens(self) -> bool:
         """Whether it is a record of a service's tokens, without any use of GPUs."""
-        tokens, others = self.amounts[FIRST_OF_TOKENS:], self.amounts[:FIRST_OF_TOKENS]
-        return any(tokens) and not any(others)
+        tokens = self.amounts[FIRST_OF_TOKENS : LAST_OF_TOKENS + 1]
+        before, after = (
+            self.amounts[:FIRST_OF_TOKENS],
+            self.amounts[LAST_OF_TOKENS + 1 :],
+        )
+        return any(tokens) and not any(before) and not any(after)
 
     @property
     def of_day(self) -> "UsageRecord":

@@ -74,10 +74,17 @@ class Progress:
     data_seconds: float = 0.0
     compute_seconds: float = 0.0
     save_seconds: float = 0.0
+    restore_seconds: float = 0.0  # for which the state was loaded before the first step
+    # parts of data_seconds, where the loader measures them
+    data_read_seconds: float = 0.0
+    data_decode_seconds: float = 0.0
+    data_copy_seconds: float = 0.0
     at: float = 0.0
     ranks: tuple[Pace, ...] = ()
     nan_since: int | None = None  # the step since which its loss is not a finite number
     scalars: tuple[Scalar, ...] = ()
+    # of the newest save in the memory of the nodes
+    memory_step: int | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -185,7 +192,8 @@ class Facts:
     sensor data.
     `unrecordable` are jobs with reports that no store can hold, and the reports; these
     jobs fail. `unheard` are nodes with such reports; their inventory and signals are
-    ignored. `services` is what the gateways have measured. `diagnoses` are read from
+    ignored. `services` is what the gateways have measured. `restarts_in_place`: the
+    engine lets an attempt begin on the seats of the one before. `diagnoses` are read from
     the output of failed ranks, outside of the event loop; None: the output is read at
     once.
     """
@@ -204,3 +212,4 @@ class Facts:
     unheard: dict[NodeId, str] = field(default_factory=dict)
     diagnoses: dict[AttemptKey, Diagnosis] | None = None
     services: dict[ServiceName, ServiceFacts] = field(default_factory=dict)
+    restarts_in_place: bool = True

@@ -142,6 +142,11 @@ class ReasonCode(Coded):
     PLACED = "Placed", "the job was placed on nodes and starts"
     RESUMED = "Resumed", "the job is being stopped, and will be resumed afterwards"
     REQUEUED = "Requeued", "the job starts again after an interruption"
+    RESTARTED_IN_PLACE = (
+        "RestartedInPlace",
+        "a rank failed or hung, and the job starts again at once on the same nodes",
+        "see why it failed: corral why JOB",
+    )
     CANCEL = "Cancel", "a user cancelled the job"
     SUSPEND = (
         "Suspend",

@@ -3,6 +3,7 @@ interrupted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from corral.domain.cause import Cause
 from corral.domain.coded import Coded
@@ -17,6 +18,7 @@ class ReceiptKind(Coded):
     FAILURE = "failure", "an attempt failed; `cause` is the side at fault"
     PREEMPTION = "preemption", "the job was stopped so that another could start"
     RELOCATION = "relocation", "the job was moved to other nodes to make room"
+    SHRINK = "shrink", "the job gave nodes to another job, and goes on with fewer"
     TAKING = "taking", "the job started on GPUs of the jobs in `others`"
     REQUEUE = "requeue", "a user requeued the job, to run it again"
     DRAIN = "drain", "a node of the job was being drained"
@@ -32,13 +34,19 @@ class ReceiptKind(Coded):
     @property
     def is_preemption(self) -> bool:
         """Return whether the job was interrupted to make room for another job."""
-        return self in (ReceiptKind.PREEMPTION, ReceiptKind.RELOCATION)
+        return self in _MAKES_ROOM
+
+
+_MAKES_ROOM: Final = frozenset(
+    {ReceiptKind.PREEMPTION, ReceiptKind.RELOCATION, ReceiptKind.SHRINK}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
     """A job whose place was taken by another job. `name` is its name and id. `moved_to`
-    are the names of its new nodes; "" if it was stopped. `loss` is its lost work as a
+    are the names of its new nodes; "" if it was stopped. `nodes` of its `of_nodes`
+    nodes were taken, if it goes on with the others; 0: all were. `loss` is its lost work as a
     part of a sentence; "" until its end is seen on all of its nodes."""
 
     job: JobId
@@ -47,6 +55,8 @@ class Taken:
     gpu_millis: int = 0
     moved_to: str = ""
     loss: str = ""
+    nodes: int = 0
+    of_nodes: int = 0
 
     @property
     def text(self) -> str:
@@ -56,7 +66,14 @@ class Taken:
         loss = self.loss or "its processes are still stopping"
         if self.moved_to:
             return f"{name} was moved to {self.moved_to} to make room ({loss})"
-        return f"took {counted_gpus(self.gpu_millis)} from {name} ({loss})"
+        gpus = counted_gpus(self.gpu_millis)
+        if self.nodes:
+            rest = self.of_nodes - self.nodes
+            return (
+                f"took {self.nodes} of {self.of_nodes} nodes ({gpus}) from {name}, "
+                f"which goes on with {rest} ({loss})"
+            )
+        return f"took {gpus} from {name} ({loss})"
 
 
 def taken_text(taken: Sequence[Taken], needed_gpu_millis: int) -> str:
@@ -66,7 +83,8 @@ def taken_text(taken: Sequence[Taken], needed_gpu_millis: int) -> str:
     stopped_millis = sum(
         taken_job.gpu_millis for taken_job in taken if not taken_job.moved_to
     )
-    if stopped_millis <= needed_gpu_millis:
+    is_partial = any(taken_job.nodes for taken_job in taken)
+    if stopped_millis <= needed_gpu_millis or is_partial:
         return jobs_text
     owner_text = f"{taken[0].name}'s" if len(taken) == 1 else "each"
     needed = counted_gpus(needed_gpu_millis)
@@ -100,6 +118,7 @@ class Receipt:
     restart_gpu_seconds: float = 0.0
     taken: tuple[Taken, ...] = ()
     needed_gpu_millis: int = 0
+    in_place: bool = False  # the next attempt began at once on the same seats
 
     @property
     def text(self) -> str:
@@ -108,7 +127,8 @@ class Receipt:
         cause_text = ": ".join(filter(None, (culprit, self.evidence))) or str(
             self.cause
         )
-        return f"{cause_text}; {self.loss}" if self.kind.has_loss else cause_text
+        text = f"{cause_text}; {self.loss}" if self.kind.has_loss else cause_text
+        return f"{text}; restarted in place" if self.in_place else text
 
     @property
     def is_open(self) -> bool:

@@ -78,7 +78,8 @@ class Victim:
 
     `due_at` is the earliest moment (wall clock) at which it is expected to be stopped.
     Its lost work is known after its end is seen, at `gone_at`. `to` is its new place if
-    it is moved, in one of its shapes.
+    it is moved, in one of its shapes. A job that gives only some of its `of_nodes`
+    nodes stays on the seats in `to`; `gpu_millis` are then those that it gives.
     """
 
     job: JobId
@@ -92,6 +93,15 @@ class Victim:
     loss: str = ""  # the same as a part of a sentence; "" for one that ended by itself
     to: tuple[Seat, ...] = ()
     shape: Shape | None = None
+    of_nodes: int = 0
+
+    @property
+    def given_nodes(self) -> int:
+        """Return how many of its nodes an elastic job gives, if it goes on with the
+        others; 0 if it is stopped or moved as a whole."""
+        if self.shape is None or self.why == PreemptWhy.ROOM:
+            return 0
+        return self.of_nodes - self.shape.nodes
 
     @property
     def was_stopped(self) -> bool:

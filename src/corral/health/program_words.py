@@ -79,6 +79,7 @@ PROGRAM_WORDS: Final = (
     ),
     of(
         F.DATA,
+        r"\bBadData: bad data in ",
         r"JSONDecodeError",
         r"UnpicklingError",
         r"zlib\.error|LZMAError|ZstdError|incorrect data check",

@@ -10,11 +10,13 @@ from corral.domain.job import Job
 from corral.domain.ledger import UsageAmounts, UsageRecord, by_day
 from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.units import MILLIS_PER_GPU
+from corral.insight.attempt_phases import AttemptPhases, phases_of
 
 LOST_TO: Final[Mapping[ReceiptKind, str]] = {  # by the kind of the victim's receipt
     ReceiptKind.FAILURE: "failed_gpu_seconds",
     ReceiptKind.PREEMPTION: "preempted_gpu_seconds",
     ReceiptKind.RELOCATION: "preempted_gpu_seconds",
+    ReceiptKind.SHRINK: "preempted_gpu_seconds",
     ReceiptKind.DRAIN: "preempted_gpu_seconds",
     ReceiptKind.SUSPENSION: "stopped_gpu_seconds",
     ReceiptKind.TIMEOUT: "stopped_gpu_seconds",
@@ -25,8 +27,8 @@ LOST_TO: Final[Mapping[ReceiptKind, str]] = {  # by the kind of the victim's rec
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSpan:
     """A part of the time of an attempt, such as its start. `amount` names the amount in
-    the ledger to which the part is added; `share` is how much of each second is
-    added."""
+    the ledger to which the part is added, "" for none; `share` is how much of each
+    second is added."""
 
     amount: str
     since: float
@@ -59,47 +61,55 @@ def spans(
     *,
     until: float,
     receipt: Receipt | None = None,
+    reports_steps: bool = False,
 ) -> Iterator[AttemptSpan]:
     """Yield the spans of an attempt from its placement to its end, or to `until` if it
     still runs (wall clock). `receipt` is the cost of the attempt's end, if any.
+    `reports_steps`: attempts of its job have reported steps.
 
     For an attempt with saves it is known which steps were kept. For any other attempt,
     all time was useful unless a receipt reports a loss. The seconds that saves took are
     subtracted evenly from the kept time. Steps after the loss became not a number are
-    useless and count as failed.
+    useless and count as failed. A span without an amount is of no named category.
     """
-    ended_at = min(until, attempt.ended_at if attempt.ended_at is not None else until)
-    begun = (
-        attempt.first_step_at
-        if attempt.first_step_at is not None
-        else attempt.running_at
+    phases = phases_of(
+        attempt, saves, until=until, receipt=receipt, reports_steps=reports_steps
     )
-    begun = ended_at if begun is None else min(max(begun, attempt.placed_at), ended_at)
-    yield AttemptSpan(
-        amount="starting_gpu_seconds", since=attempt.placed_at, until=begun
+    lost_to = LOST_TO[receipt.kind] if receipt is not None else "failed_gpu_seconds"
+    yield from phase_spans(phases, attempt.nan_at, lost_to)
+
+
+def phase_spans(
+    phases: AttemptPhases, nan_at: float | None, lost_to: str
+) -> Iterator[AttemptSpan]:
+    """Yield the spans of these phases, in the order of time. Spans of one time have
+    shares that add up to 1.
+
+    Args:
+        nan_at: Since when the steps were useless; None: they were not.
+        lost_to: The amount to which lost steps are added.
+    """
+    begun, kept_until = phases.stepped_from, phases.kept_until
+    numbers = kept_until if nan_at is None else min(kept_until, max(begun, nan_at))
+    working = 1.0 - phases.save_share - phases.hung_share
+    rows = (
+        ("starting_gpu_seconds", phases.placed_at, phases.restored_from, 1.0),
+        ("restoring_gpu_seconds", phases.restored_from, begun, 1.0),
+        ("useful_gpu_seconds", begun, numbers, working),
+        ("failed_gpu_seconds", numbers, kept_until, working),
+        ("saving_gpu_seconds", begun, kept_until, phases.save_share),
+        ("hung_gpu_seconds", begun, kept_until, phases.hung_share),
+        (
+            "" if phases.is_stopping else lost_to,
+            kept_until,
+            phases.stalled_from,
+            1.0,
+        ),
+        ("hung_gpu_seconds", phases.stalled_from, phases.ended_at, 1.0),
     )
-    lost_seconds = 0.0 if receipt is None else receipt.seconds_lost or 0.0
-    kept_until = max(begun, ended_at - lost_seconds)
-    numbers = (
-        kept_until
-        if attempt.nan_at is None
-        else min(kept_until, max(begun, attempt.nan_at))
-    )
-    stalls = sum(save.stall_seconds for save in saves if save.attempt == attempt.number)
-    saving = min(1.0, stalls / (kept_until - begun)) if kept_until > begun else 0.0
-    yield AttemptSpan(
-        amount="useful_gpu_seconds", since=begun, until=numbers, share=1.0 - saving
-    )
-    yield AttemptSpan(
-        amount="failed_gpu_seconds", since=numbers, until=kept_until, share=1.0 - saving
-    )
-    yield AttemptSpan(
-        amount="saving_gpu_seconds", since=begun, until=kept_until, share=saving
-    )
-    if receipt is not None:
-        yield AttemptSpan(
-            amount=LOST_TO[receipt.kind], since=kept_until, until=ended_at
-        )
+    for amount, since, until, share in rows:
+        if until > since and share > 0:
+            yield AttemptSpan(amount=amount, since=since, until=until, share=share)
 
 
 def of_life(
@@ -111,7 +121,7 @@ def of_life(
         for day, seconds in by_day(attempt_span.since, attempt_span.until):
             for kind, count in gpus.items():
                 amount = seconds * attempt_span.share * count
-                if amount > 0:
+                if amount > 0 and attempt_span.amount:
                     yield row(
                         job,
                         attempt.number,

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from corral.domain.units import duration_text, share_text
+from corral.insight.data_wait import DataWaitParts
 from corral.insight.link_use import LinkUse
 from corral.insight.straggler import Straggler
 
@@ -51,6 +52,7 @@ class StepTimes:
     memory_share: float | None = None
     link: LinkUse | None = None
     since_step_seconds: float | None = None
+    data_parts: DataWaitParts = DataWaitParts()
 
     @property
     def is_stalled(self) -> bool:
@@ -152,8 +154,9 @@ def _of_loop(spent: StepTimes, whole: float) -> Bottleneck | None:
     if data >= max(DATA_SHARE, wait, saves):
         return Bottleneck(
             bound=BottleneckKind.DATA,
-            text=f"the job waits for data in {share_text(data)} of its time",
-            advice="more workers of the data loader, prefetching, or data on a local disk",
+            text=f"the job waits for data in {share_text(data)} of its time"
+            f"{_data_wait_text(spent)}",
+            advice=spent.data_parts.advice,
         )
     if saves >= max(SAVE_SHARE, wait):
         return Bottleneck(
@@ -171,6 +174,14 @@ def _of_loop(spent: StepTimes, whole: float) -> Bottleneck | None:
             "accumulation), or fewer or nearer nodes (topology: require rack)",
         )
     return None
+
+
+def _data_wait_text(spent: StepTimes) -> str:
+    parts_text = spent.data_parts.text
+    if not parts_text:
+        return ""
+    step_text = _format_step_time(spent.data_seconds / spent.steps)
+    return f", {step_text} of each step: {parts_text}"
 
 
 def _of_gpus(spent: StepTimes, job: str) -> Bottleneck | None:

@@ -11,6 +11,7 @@ from corral.domain.node import Node
 from corral.domain.queue_tree import QueueTree
 from corral.domain.units import HOUR_SECONDS
 from corral.domain.world import World
+from corral.insight.attempt_reliability import reliability_rows
 from corral.insight.attempt_spans import gpus_of, of_life, row, spans
 from corral.insight.gpu_prices import hourly
 
@@ -93,8 +94,12 @@ def open_accounts(held: OpenAllocations) -> Iterator[UsageRecord]:
         job = held.jobs[id]
         if job.state.is_on_nodes:
             gpus = gang_gpus(job, attempt, held.nodes)
-            attempt_spans = spans(attempt, held.saves.get(id, ()), until=held.now)
+            saves = held.saves.get(id, ())
+            attempt_spans = spans(
+                attempt, saves, until=held.now, reports_steps=job.best_step >= 0
+            )
             yield from of_life(job, attempt, gpus, attempt_spans)
+            yield from reliability_rows(job, attempt, saves, gpus, until=held.now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,17 +79,65 @@ def _hours_column(name: str, part: str = "") -> UsageColumn:
 def other_gpu_seconds(one: UsageAmounts) -> float:
     """Return the allocated GPU-seconds that belong to no named category: the time from
     a rank's end to the node's report of it, and differences between clocks."""
-    known_gpu_seconds = one.useful_gpu_seconds + lost_gpu_seconds(one)
+    known_gpu_seconds = useful_gpu_seconds(one) + lost_gpu_seconds(one)
     return max(0.0, one.allocated_gpu_seconds - known_gpu_seconds)
+
+
+def useful_gpu_seconds(one: UsageAmounts) -> float:
+    """Return the GPU-seconds of steps that were kept, without the part for which a slow
+    rank made the others wait."""
+    return max(0.0, one.useful_gpu_seconds - one.slow_gpu_seconds)
+
+
+def slow_gpu_seconds(one: UsageAmounts) -> float:
+    """Return the GPU-seconds of steps that were kept for which a slow rank made the
+    others wait."""
+    return min(one.slow_gpu_seconds, one.useful_gpu_seconds)
 
 
 def lost_gpu_seconds(one: UsageAmounts) -> float:
     """Return the allocated GPU-seconds that produced no useful step: what attempts lost
-    at their end, in starts and in saves."""
+    at their end, in starts, restores, saves and hangs, and to slow ranks."""
     aborted_gpu_seconds = (
         one.failed_gpu_seconds + one.preempted_gpu_seconds + one.stopped_gpu_seconds
     )
-    return aborted_gpu_seconds + one.starting_gpu_seconds + one.saving_gpu_seconds
+    waiting_gpu_seconds = one.hung_gpu_seconds + slow_gpu_seconds(one)
+    return (
+        aborted_gpu_seconds
+        + waiting_gpu_seconds
+        + one.starting_gpu_seconds
+        + one.restoring_gpu_seconds
+        + one.saving_gpu_seconds
+    )
+
+
+def ettr(one: UsageAmounts) -> Value:
+    """Return the effective training time ratio: the useful share of the GPU-seconds for
+    which jobs were on nodes, or waited to go on. The wait before a job's first attempt
+    does not count. None without any."""
+    whole = one.allocated_gpu_seconds + one.requeued_gpu_seconds
+    return min(1.0, useful_gpu_seconds(one) / whole) if whole > 0 else None
+
+
+def mttf_seconds(one: UsageAmounts) -> Value:
+    """Return the mean time to failure of a job: time of attempts on nodes for each
+    failure. None without a failure."""
+    return one.placed_seconds / one.failures if one.failures else None
+
+
+def mttr_seconds(one: UsageAmounts) -> Value:
+    """Return the mean time from a failure to the next step of the job. None if no
+    failure was repaired."""
+    return one.repair_seconds / one.repairs if one.repairs else None
+
+
+def _goodput(one: UsageAmounts) -> Value:
+    allocated = one.allocated_gpu_seconds
+    return useful_gpu_seconds(one) / allocated if allocated > 0 else None
+
+
+def _in_hours(value: Value) -> Value:
+    return None if value is None else value / HOUR_SECONDS
 
 
 def _wasted_gpu_seconds(one: UsageAmounts) -> float:
@@ -134,9 +182,17 @@ TOKENS: Final = (
     UsageColumn("cached", "", lambda one: one.cached_tokens),
     UsageColumn("tokens out", "", lambda one: one.output_tokens),
 )
+_USEFUL: Final = UsageColumn(
+    "useful", "GPU-hours", lambda one: useful_gpu_seconds(one) / HOUR_SECONDS
+)
 _LOST: Final = (
     _hours_column("start-up", "starting"),
+    _hours_column("restores", "restoring"),
     _hours_column("saves", "saving"),
+    _hours_column("hangs", "hung"),
+    UsageColumn(
+        "slow ranks", "GPU-hours", lambda one: slow_gpu_seconds(one) / HOUR_SECONDS
+    ),
     _hours_column("failures", "failed"),
     _hours_column("preemptions", "preempted"),
     _hours_column("stops", "stopped"),
@@ -178,9 +234,15 @@ KINDS: Final[Mapping[str, tuple[UsageColumn, ...]]] = {
     ),
     "goodput": (
         _ALLOCATED,
-        _hours_column("useful"),
-        _share_column("goodput", "useful", "allocated"),
+        _USEFUL,
+        UsageColumn("goodput", "share", _goodput),
         *_LOST,
+        _hours_column("queued"),
+        _hours_column("queued again", "requeued"),
+        UsageColumn("ETTR", "share", ettr),
+        UsageColumn("failed attempts", "", lambda one: one.failures),
+        UsageColumn("MTTF", "h", lambda one: _in_hours(mttf_seconds(one))),
+        UsageColumn("MTTR", "s", mttr_seconds),
     ),
 }
 WITH_TOKENS: Final = frozenset({"usage", "cost"})

@@ -28,6 +28,9 @@ class Engine(Protocol):
     name: str
     # a spec field that it does not honour -> "why; what to do"
     cannot: Mapping[str, EngineLimit]
+    # whether an attempt may begin on the seats of the failed one before it; else the
+    # job is queued again, because another scheduler grants the seats for each attempt
+    restarts_in_place: bool
 
     @property
     def could_bring(self) -> Sequence[NodeKind]:

@@ -5,8 +5,9 @@ whatever fails in between."""
 from collections.abc import Iterator
 
 from corral.domain.attempt import Attempt
-from corral.domain.ids import JobId
+from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.receipt import Receipt
+from corral.insight.attempt_reliability import reliability_rows
 from corral.insight.attempt_spans import LOST_TO, of_life, spans
 from corral.insight.open_accounts import gang_gpus, of_allocation
 from corral.reconcile.changeset import Draft
@@ -21,10 +22,18 @@ def write_down(draft: Draft) -> None:
         assert job is not None
         gpus = gang_gpus(job, attempt, {**draft.world.nodes, **draft.nodes})
         saves = draft.saves_of(job.id)
+        receipt = _loss_receipt(draft, attempt)
         time_spans = spans(
-            attempt, saves, until=draft.now.wall, receipt=_loss_receipt(draft, attempt)
+            attempt,
+            saves,
+            until=draft.now.wall,
+            receipt=receipt,
+            reports_steps=job.best_step >= 0,
         )
         draft.accounts += of_life(job, attempt, gpus, time_spans)
+        draft.accounts += reliability_rows(
+            job, attempt, saves, gpus, until=draft.now.wall, receipt=receipt
+        )
 
 
 def _charge_allocations(draft: Draft) -> None:
@@ -47,19 +56,31 @@ def _charge_allocations(draft: Draft) -> None:
 
 
 def _concluded(draft: Draft) -> Iterator[Attempt]:
-    """Yield the newest attempts of jobs that were on nodes before this draft and have
-    left them."""
+    """Yield the attempts that were on nodes before this draft and have left them, or
+    are followed there by another."""
     for id, job in draft.jobs.items():
         previous_job = draft.world.jobs.get(id)
         if (
             previous_job is None
             or not previous_job.state.is_on_nodes
-            or job.state.is_on_nodes
+            or (job.state.is_on_nodes and job.attempt == previous_job.attempt)
         ):
             continue
-        attempt = draft.attempt(id)
+        attempt = _newest_row(draft, id, previous_job.attempt)
         if attempt is not None:
             yield attempt
+
+
+def _newest_row(draft: Draft, id: JobId, number: AttemptNumber) -> Attempt | None:
+    rows = (draft.attempt(id), *reversed(draft.replaced), draft.world.attempts.get(id))
+    return next(
+        (
+            attempt
+            for attempt in rows
+            if attempt is not None and (attempt.job, attempt.number) == (id, number)
+        ),
+        None,
+    )
 
 
 def _loss_receipt(draft: Draft, attempt: Attempt) -> Receipt | None:

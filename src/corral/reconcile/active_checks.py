@@ -376,7 +376,8 @@ def gate_gangs(draft: Draft, rules: HealthRules) -> None:
         return
     for attempt in list(draft.attempts.values()):
         job = draft.job(attempt.job)
-        if job is None or job.state != JobState.STARTING or not _is_new(draft, attempt):
+        is_new = _is_new(draft, attempt) and not attempt.in_place
+        if job is None or job.state != JobState.STARTING or not is_new:
             continue
         if sum(len(seat.gpus) for seat in attempt.seats) < rules.gang_gpus:
             continue

@@ -30,6 +30,7 @@ from corral.domain.requests import (
     Submit,
     Suspend,
 )
+from corral.domain.store_url import is_store_url
 from corral.domain.time_point import moment_text
 from corral.reconcile.active_checks import ask_checks
 from corral.reconcile.changeset import Draft
@@ -209,8 +210,10 @@ def _node_of_origin(draft: Draft, spec: JobSpec) -> NodeId | None:
     """Return the only node that can access the save from which the job starts. None if
     the job starts from no save, or if other nodes can access it too."""
     origin = spec.origin
-    node = draft.node(origin.node) if origin is not None else None
-    if origin is None or (node is not None and mark_of(node, origin.path) is not None):
+    if origin is None or is_store_url(origin.path):
+        return None
+    node = draft.node(origin.node)
+    if node is not None and mark_of(node, origin.path) is not None:
         return None
     return origin.node
 

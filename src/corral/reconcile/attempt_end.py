@@ -15,6 +15,7 @@ from corral.domain.reason_code import CODE_OF_STOP, ReasonCode
 from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.retry_delay import MOST_RECENT, recent_faults, retry_delay_seconds
 from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.unpaid_restart import UnpaidRestart
 from corral.reconcile.attained_service import (
     ran_by,
     restart_seconds,
@@ -23,15 +24,21 @@ from corral.reconcile.attained_service import (
 )
 from corral.reconcile.await_node_faults import is_settling
 from corral.reconcile.changeset import Draft
+from corral.reconcile.failed_nodes import avoid_failed_node, count_node_fault
 from corral.reconcile.failure_counts import count_end
+from corral.reconcile.in_place import begin_in_place, may_restart_in_place
+from corral.reconcile.job_progress import (
+    CRASH_LOOP,
+    has_progressed,
+    with_reached_step,
+)
 from corral.reconcile.preemption.takings import settle_taking
+from corral.reconcile.unpaid_restarts import charge_user
 
-CRASH_LOOP: Final = 3  # user-class failures in a row without progress
 # A program can claim a fault of the cluster by its exit code or by what it prints. Real
 # faults that nothing else shows are few; with more, the job's own budget pays.
 MOST_CLAIMS: Final = 100
 MOST_FRUITLESS_CLAIMS: Final = 10  # in a row without progress
-MOST_KEPT: Final = 8  # failures that are remembered of a node, and nodes of a job
 
 _STOPPED: Final = {
     StopWhy.CANCEL: JobEvent.STOPPED_CANCELLED,
@@ -55,19 +62,28 @@ _RECEIPTS: Final = {
 }
 
 
+# their receipts also state the cost of the restart
+_RESTARTS: Final = frozenset({ReceiptKind.RELOCATION, ReceiptKind.SHRINK})
+
+
 def conclude(draft: Draft, job: Job) -> None:
     """Let the job continue once nothing of its attempt is left on its nodes.
 
     A recovering job does not wait for a seat that is UNREACHABLE, because its attempt
     is fenced. A job that is stopped on request does wait: it does not count as stopped
-    while its ranks may still run.
+    while its ranks may still run. A recovering job waits until it is clear who pays for
+    the restart before this end.
     """
     attempt = draft.attempt(job.id)
     if attempt is None or not job.state.is_leaving:
         return
     seat_states = {allocation.state for allocation in draft.seats_of(attempt)}
     if job.state == JobState.RECOVERING and seat_states <= {SeatState.UNREACHABLE}:
-        if _is_read(draft, attempt) and not is_settling(draft, job, attempt):
+        if not _is_read(draft, attempt) or job.unpaid is not None:
+            return
+        if may_restart_in_place(draft, job, attempt) and _can_pay(draft, job, attempt):
+            _restart_in_place(draft, job, attempt)
+        elif not is_settling(draft, job, attempt):
             _recover_job(draft, job, attempt)
     elif (
         job.state == JobState.STOPPING and not seat_states and _is_read(draft, attempt)
@@ -82,6 +98,7 @@ def _is_read(draft: Draft, attempt: Attempt) -> bool:
 
 
 def _conclude_stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
+    job = charge_user(draft, job)
     stop_reason = job.why or StopWhy.CANCEL
     sleeps = job.reason_code is ReasonCode.SLEEP
     ended_attempt = attempt
@@ -120,7 +137,7 @@ def _conclude_stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         else with_all(job, ended_attempt, ended_at)
     )
     job = replace(job, ran_seconds=ran_by(job, ended_attempt, ended_at))
-    draft.put(_with_best_step(job, ended_attempt))
+    draft.put(with_reached_step(job, ended_attempt))
     draft.move(
         draft.jobs[job.id],
         _STOPPED[stop_reason],
@@ -136,6 +153,8 @@ def _receipt_kind(why: StopWhy, attempt: Attempt) -> ReceiptKind:
     """Return the kind of the receipt for this stop. If the user suspended a job that
     was to be moved, the receipt says suspended."""
     if why.is_requeue and attempt.gave_way_to is not None:
+        if attempt.resized_to is not None:
+            return ReceiptKind.SHRINK
         return ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION
     return _RECEIPTS[why]
 
@@ -155,7 +174,7 @@ def _recover_job(draft: Draft, job: Job, attempt: Attempt) -> None:
     draft.receipts.append(_build_receipt(draft, attempt, ReceiptKind.FAILURE))
     if attempt.cause == Cause.USER or attempt.is_claim:
         count_end(draft, job, attempt, failed=True)
-    job = _avoid_failed_node(job, attempt)
+    job = avoid_failed_node(job, attempt)
     ended_at = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
     job = replace(job, ran_seconds=ran_by(job, attempt, ended_at))
     if attempt.is_claim:
@@ -166,29 +185,47 @@ def _recover_job(draft: Draft, job: Job, attempt: Attempt) -> None:
         _charge_user(draft, job, attempt)
     else:
         _charge_infra(draft, job, attempt)
-    _count_node_fault(draft, attempt)
+    count_node_fault(draft, attempt)
 
 
-def _avoid_failed_node(job: Job, attempt: Attempt) -> Job:
-    """Return the job with the node of the failure added to the nodes it avoids. This
-    applies even to failures by the job's own fault, because the node may be the cause
-    after all."""
-    if attempt.failed_on is None:
-        return job
-    other_nodes = tuple(
-        node_id for node_id in job.failed_on if node_id != attempt.failed_on
-    )
-    return replace(job, failed_on=(*other_nodes, attempt.failed_on)[-MOST_KEPT:])
+def _can_pay(draft: Draft, job: Job, attempt: Attempt) -> bool:
+    """Return whether the job can pay now for the next attempt, by what is known so far,
+    and need not wait before it. A fault of the cluster that follows another one soon
+    has a delay."""
+    if attempt.cause == Cause.USER:
+        return job.user_retries < job.spec.retry.user
+    is_first = not recent_faults(job.fault_times, draft.now.wall)
+    is_believed = not _claims_too_often(_with_claim(job, attempt), attempt)
+    return is_first and is_believed and job.infra_retries < job.spec.retry.infra
 
 
-def _count_node_fault(draft: Draft, attempt: Attempt) -> None:
-    """Record a failure on the node that caused a fault of the cluster, so that all jobs
-    use this node last. A fault that only a job's own ranks report is no proof against a
-    node: statistics over users decide that."""
-    node = draft.node(attempt.failed_on) if attempt.failed_on is not None else None
-    if node is not None and attempt.cause == Cause.INFRA and not attempt.is_claim:
-        failed_at = (*node.failed_at, attempt.ended_at or draft.now.wall)[-MOST_KEPT:]
-        draft.nodes[node.id] = replace(node, failed_at=failed_at)
+def _restart_in_place(draft: Draft, job: Job, attempt: Attempt) -> None:
+    """Let the next attempt begin on the seats of this one. If a fault of a node may
+    still explain the end, it is decided later who pays (0167)."""
+    receipt = _build_receipt(draft, attempt, ReceiptKind.FAILURE)
+    receipt = replace(receipt, in_place=True)
+    draft.receipts.append(receipt)
+    ended_at = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
+    job = replace(job, ran_seconds=ran_by(job, attempt, ended_at))
+    job = with_kept(draft, job, attempt)
+    fruitless = 1 if has_progressed(job, attempt) else job.fruitless + 1
+    if is_settling(draft, job, attempt):
+        unpaid = UnpaidRestart(attempt=attempt, receipt=receipt, since=job.since)
+        job = replace(job, unpaid=unpaid, fruitless=fruitless)
+    elif attempt.cause == Cause.USER:
+        count_end(draft, job, attempt, failed=True)
+        job = avoid_failed_node(job, attempt)
+        job = replace(job, user_retries=job.user_retries + 1, fruitless=fruitless)
+    else:
+        if attempt.is_claim:
+            count_end(draft, job, attempt, failed=True)
+            job = _with_claim(avoid_failed_node(job, attempt), attempt)
+        fault_times = recent_faults((*job.fault_times, draft.now.wall), draft.now.wall)
+        job = replace(job, infra_retries=job.infra_retries + 1, fault_times=fault_times)
+    why = f"{attempt.culprit}: {attempt.evidence}"
+    if attempt.failure == FailureKind.STALL:
+        why = attempt.evidence
+    begin_in_place(draft, draft.put(with_reached_step(job, attempt)), attempt, why)
 
 
 def _all_used(retries: int) -> str:
@@ -199,9 +236,8 @@ def _all_used(retries: int) -> str:
 
 
 def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
-    progressed = (attempt.last_step or -1) > job.best_step
-    fruitless = 1 if progressed else job.fruitless + 1
-    job = replace(_with_best_step(job, attempt), fruitless=fruitless)
+    fruitless = 1 if has_progressed(job, attempt) else job.fruitless + 1
+    job = replace(with_reached_step(job, attempt), fruitless=fruitless)
     is_hang = attempt.failure == FailureKind.STALL  # its evidence names the rank
     reason = attempt.evidence if is_hang else f"{attempt.culprit}: {attempt.evidence}"
     if job.user_retries >= job.spec.retry.user:
@@ -220,7 +256,7 @@ def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
 
 
 def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
-    job = _with_best_step(job, attempt)
+    job = with_reached_step(job, attempt)
     reason = attempt.evidence
     if job.infra_retries >= job.spec.retry.infra:
         give_up_reason = (
@@ -235,8 +271,7 @@ def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
 
 
 def _with_claim(job: Job, attempt: Attempt) -> Job:
-    progressed = (attempt.last_step or -1) > job.best_step
-    fruitless = 1 if progressed else job.fruitless_claims + 1
+    fruitless = 1 if has_progressed(job, attempt) else job.fruitless_claims + 1
     return replace(job, claims=job.claims + 1, fruitless_claims=fruitless)
 
 
@@ -284,11 +319,6 @@ def _give_up(
     )
 
 
-def _with_best_step(job: Job, attempt: Attempt) -> Job:
-    reached = attempt.last_step if attempt.last_step is not None else -1
-    return replace(job, best_step=max(job.best_step, reached))
-
-
 def _build_receipt(draft: Draft, attempt: Attempt, kind: ReceiptKind) -> Receipt:
     """Return the receipt of the attempt. Lost are the steps past the newest committed
     save, and the GPU time since that save."""
@@ -321,6 +351,6 @@ def _build_receipt(draft: Draft, attempt: Attempt, kind: ReceiptKind) -> Receipt
         seconds_lost=0.0 if lost_steps == 0 else max(0.0, ended_at - unsaved_since),
         others=(preempting_job,) if preempting_job else (),
         restart_gpu_seconds=gpus * restart_seconds(attempt)
-        if kind == ReceiptKind.RELOCATION
+        if kind in _RESTARTS
         else 0.0,
     )

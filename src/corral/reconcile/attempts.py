@@ -16,20 +16,25 @@ from corral.domain.job_states import JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
 from corral.domain.observed_state import Phase, Seen
 from corral.domain.reason_code import ReasonCode
-from corral.domain.trouble_kind import TroubleKind
 from corral.reconcile.attained_service import attempt_seconds, ran_by
 from corral.reconcile.changeset import Draft
 from corral.reconcile.failure_counts import count_end
-from corral.reconcile.failure_diagnosis import diagnosed, exit_text, left_behind
+from corral.reconcile.failure_diagnosis import (
+    class_of_trouble,
+    diagnosed,
+    exit_text,
+    left_behind,
+)
+from corral.reconcile.in_place import may_restart_in_place
 from corral.reconcile.masked_failures import doubt_of
 from corral.reconcile.node_fault_causes import explained
 from corral.reconcile.seat_reports import (
     SeatReport,
     has_stepped,
-    last_step_of,
     rank_exits,
     seen_at,
     start_time_of,
+    with_progress,
 )
 
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
@@ -154,7 +159,10 @@ def _update_live_job(
         if job.state == JobState.STARTING:
             _mark_running(draft, job, attempt)
         elif attempt.first_step_at is None and has_stepped(parts):
-            draft.put_attempt(replace(attempt, first_step_at=draft.now.wall))
+            restored = with_progress(attempt, parts).restore_seconds
+            draft.put_attempt(
+                replace(attempt, first_step_at=draft.now.wall, restore_seconds=restored)
+            )
     elif job.state == JobState.RUNNING:
         _forgotten(draft, job, attempt, parts)
 
@@ -210,11 +218,10 @@ def _finish_attempt(
         rank_exit for seat_report in parts for rank_exit in rank_exits(seat_report)
     )
     ended_attempt = replace(
-        attempt,
+        with_progress(attempt, parts),
         running_at=started,
         ended_at=ended_at,
         exit_code=0,
-        last_step=last_step_of(parts, attempt),
         quote=doubt.quote,
     )
     draft.put_attempt(ended_attempt)
@@ -237,9 +244,9 @@ def _update_ending_job(
 ) -> None:
     """Release the seats of an ending job as their ranks end. The job's reason then
     names the nodes with remaining ranks."""
-    last_step = last_step_of(parts, attempt)
-    if last_step != attempt.last_step:
-        attempt = draft.put_attempt(replace(attempt, last_step=last_step))
+    measured = with_progress(attempt, parts)
+    if measured != attempt:
+        attempt = draft.put_attempt(measured)
     if job.state == JobState.RECOVERING:
         _blame_worst(
             draft,
@@ -256,8 +263,12 @@ def _update_ending_job(
     ):
         _finish_attempt(draft, job, attempt, parts)
         return
+    is_read = (attempt.job, attempt.number) not in draft.unread
+    has_ended = all(seat_report.is_over for seat_report in parts) and is_read
+    # the next attempt may begin on them as soon as all ranks have ended
+    keeps_seats = not has_ended and may_restart_in_place(draft, job, attempt)
     for seat_report in parts:
-        if seat_report.is_over:
+        if seat_report.is_over and not keeps_seats:
             draft.seat_to(seat_report.allocation, SeatState.RELEASED)
         elif seat_report.allocation.state == SeatState.HELD:
             draft.seat_to(seat_report.allocation, SeatState.STOPPING)
@@ -325,7 +336,7 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> No
                 culprit=culprit,
                 evidence=trouble,
                 node=node,
-                failure=_class_of_trouble(seat_report.seen.trouble_kind, cause),
+                failure=class_of_trouble(seat_report.seen.trouble_kind, cause),
                 at=exited_at,
                 exit_code=exit.shell_code if exit is not None else None,
             )
@@ -345,13 +356,6 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[SeatReport]) -> No
             at=exited_at,
             exit_code=exit.shell_code,
         )
-
-
-def _class_of_trouble(kind: TroubleKind, cause: Cause) -> FailureKind:
-    """Return the failure class for the kind of trouble that a shim or an agent reports."""
-    if kind == TroubleKind.SETUP:
-        return FailureKind.SETUP
-    return FailureKind.CLUSTER if cause == Cause.INFRA else FailureKind.COMMAND
 
 
 def _diagnose_attempt(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
@@ -459,7 +463,12 @@ def _take_saves(
             and save.attempt == attempt.number
         ):
             # users alone pin and remove saves
-            new_save = replace(save, pinned=False, retired=None)
+            new_save = replace(
+                save,
+                pinned=False,
+                retired=None,
+                fits_nodes=None if save.reshards else len(attempt.seats),
+            )
             draft.saves.append(new_save)
             saves_by_attempt[key] = new_save
             text = f"{job.spec.name}: checkpoint of step {save.step} committed"

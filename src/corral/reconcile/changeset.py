@@ -92,6 +92,7 @@ class Draft:
     # what is done for a node's health waits for no pass of the scheduler
     is_urgent: bool = False
     trusts_health: bool = True  # what nodes notice of themselves explains ends
+    may_place: bool = True  # False: placement as a whole is stopped
     # new in this look
     noticed: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)
     # Logs to read off the event loop.
@@ -253,6 +254,11 @@ class Draft:
     def go_back(self, mark: Mark) -> None:
         """Drop the changes that one step on one job has made since the mark."""
         self.restore_job(mark.id, mark.job)
+        if (begun := self.attempts.get(mark.id)) is not None:
+            for seat in begun.seats:
+                key = (mark.id, begun.number, seat.node)
+                if key not in mark.seats:
+                    self.allocations.pop(key, None)
         _restore_row(self.attempts, mark.id, mark.attempt)
         for key, row in mark.seats.items():
             _restore_row(self.allocations, key, row)
@@ -277,6 +283,10 @@ class Draft:
             self.replaced.append(previous_attempt)
         self.attempts[attempt.job] = attempt
         return attempt
+
+    def put_ended(self, attempt: Attempt) -> None:
+        """Put another row of an attempt that was followed by a newer one."""
+        self.replaced.append(attempt)
 
     def seat_to(self, allocation: Allocation, state: SeatState) -> None:
         """Set the state of an allocation. A released allocation stays released, so that

@@ -1,6 +1,7 @@
 """The desired state of one node, which its agent carries out: attempts to run, and
 attempts to stop."""
 
+import hashlib
 from collections.abc import Iterable, Set
 from dataclasses import replace
 from typing import Final
@@ -251,7 +252,7 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
     spec = job.spec
     node_rank = attempt.nodes.index(node)
     ranks_per_node = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))
-    addresses = tuple(_node_address(world, id) for id in attempt.nodes)
+    addresses = _gang_addresses(world, spec, attempt)
     begin = attempt.resume_step if attempt.resume_step is not None else -1
     saves = [s for s in world.saves.get(job.id, ()) if s.step <= begin]
     # without what changes while the attempt runs; others are pruned by now
@@ -295,7 +296,18 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         hang=spec.hang_rule if spec.hang_rule.is_on else None,
         model=spec.model,
         replica=_replica_launch(job, attempt),
+        tracking_id=_tracking_id(job),
+        passed_over_attempt=job.passed_over_attempt,
     )
+
+
+def _tracking_id(job: Job) -> str:
+    """Return the id of the job for experiment trackers; "" for a replica, which does
+    not train. Another cluster's job of the same number has another one."""
+    if job.spec.replica is not None:
+        return ""
+    origin = f"{job.id} {job.owner} {job.submitted_at!r}"
+    return f"{job.id}-{hashlib.sha256(origin.encode()).hexdigest()[:8]}"
 
 
 def _replica_launch(job: Job, attempt: Attempt) -> ReplicaLaunch | None:
@@ -339,6 +351,23 @@ def _origin_of(spec: JobSpec) -> list[Save]:
             at=0.0,
         )
     ]
+
+
+def _gang_addresses(world: World, spec: JobSpec, attempt: Attempt) -> tuple[str, ...]:
+    """Return the address of each node of the attempt.
+
+    Nodes on one machine share its address, and launchers such as mpirun and DeepSpeed's
+    take equal addresses for one node: they would start fewer ranks. Such nodes get
+    loopback addresses of their own. Replicas and Ray use the address that clients use.
+    """
+    addresses = tuple(_node_address(world, id) for id in attempt.nodes)
+    are_known = all(node in world.nodes for node in attempt.nodes)
+    is_shared = len(addresses) > 1 and len(set(addresses)) == 1
+    if not are_known or not is_shared or spec.replica is not None or spec.ray:
+        return addresses
+    return tuple(
+        f"127.77.{number // 254}.{number % 254 + 1}" for number in range(len(addresses))
+    )
 
 
 def _node_address(world: World, node: NodeId) -> str:

@@ -14,6 +14,7 @@ from corral.domain.ids import NodeId
 from corral.domain.job import JobSpec
 from corral.domain.observed_state import Seen
 from corral.domain.rank_layout import ranks_on
+from corral.domain.trouble_kind import TroubleKind
 from corral.health.gang_failure import failure_of
 from corral.reconcile.changeset import Draft
 
@@ -183,3 +184,10 @@ def exit_text(exit: Exit) -> str:
     if exit.signal is not None:
         return f"killed by signal {exit.signal}"
     return f"exit code {exit.code}"
+
+
+def class_of_trouble(kind: TroubleKind, cause: Cause) -> FailureKind:
+    """Return the failure class for the kind of trouble that a shim or an agent reports."""
+    if kind == TroubleKind.SETUP:
+        return FailureKind.SETUP
+    return FailureKind.CLUSTER if cause == Cause.INFRA else FailureKind.COMMAND

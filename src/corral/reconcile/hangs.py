@@ -266,6 +266,8 @@ def _end_with_step(
     newest_step = max(steps, default=None)
     if newest_step is None or newest_step <= (record.newest_step or 0):
         return
-    draft.put_attempt(replace(attempt, hang=None))
+    lasted_seconds = max(0.0, draft.now.wall - record.at) + record.stalled_seconds
+    hung_seconds = attempt.hung_seconds + lasted_seconds
+    draft.put_attempt(replace(attempt, hang=None, hung_seconds=hung_seconds))
     text = f"{job.spec.name} makes steps again: it has made step {newest_step:,}"
     draft.tell(EventKind.STEPS_AGAIN, text, job=job.id, attempt=attempt.number)

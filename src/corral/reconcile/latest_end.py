@@ -5,10 +5,10 @@ from typing import Final
 
 from corral.domain.attempt import Attempt
 from corral.domain.job import Job, JobSpec
-from corral.domain.job_states import LEAVING
 from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.cache.running_jobs import LiveJobs, order_of
 from corral.reconcile.changeset import Draft
+from corral.reconcile.in_place import leaving_seats
 from corral.reconcile.usage import types_of
 from corral.schedule import SeatEnd
 from corral.schedule.placement.availability import START_SECONDS
@@ -34,9 +34,7 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
     with a time limit and jobs that are ending are included."""
     live.see(draft)
     types, latest_endings = types_of(draft), []
-    for job in sorted(
-        (*live.with_limit.values(), *draft.in_states(*LEAVING)), key=order_of
-    ):
+    for job in sorted((*live.with_limit.values(), *leaving_seats(draft)), key=order_of):
         attempt = draft.attempt(job.id)
         ends_at = inf if attempt is None else until_of(draft, job, attempt)
         if attempt is None or ends_at == inf:
@@ -45,7 +43,7 @@ def endings_of(draft: Draft, live: LiveJobs) -> list[SeatEnd]:
         seats = tuple(
             allocation.seat
             for allocation in draft.seats_of(attempt)
-            if not allocation.charged
+            if not allocation.charged and allocation.seat.node not in attempt.stays_on
         )
         holding = holding_of(
             spec.queue, job.owner, seats, types, preemptible=spec.preemptible

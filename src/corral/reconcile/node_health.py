@@ -29,6 +29,7 @@ from corral.reconcile.changeset import Draft
 from corral.reconcile.failure_counts import forget_lemon
 from corral.reconcile.latest_end import CLOCKS_SECONDS
 from corral.reconcile.node_fault_causes import culprit_of
+from corral.reconcile.unpaid_restarts import explain_unpaid
 
 # the reason code of a job that a broken GPU or node has ended
 
@@ -100,6 +101,9 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
         # Also for a suspect: it affects no job.
         if verdict.struck and rules.mode == "enforce":
             ended_jobs |= _explain_ends(draft, node, verdict.struck, open_ends)
+            for strike in verdict.struck:
+                restarted = explain_unpaid(draft, node, strike.condition)
+                ended_jobs |= {job.id for job in restarted}
     return ended_jobs
 
 

@@ -18,6 +18,7 @@ from corral.reconcile.attempts import blame
 from corral.reconcile.cache.by_node import AllocationsByNode
 from corral.reconcile.changeset import Draft
 from corral.reconcile.node_signals import take_signals
+from corral.reconcile.seat_reports import with_beats
 
 SELF_STOP_MARGIN_SECONDS = 5.0
 MOST_LOST_JOBS = 100  # that are named of a node
@@ -218,5 +219,4 @@ def _keep_step(draft: Draft, attempt: Attempt, node: NodeId) -> None:
             and attempt_report.progress is not None
             and key[0] not in draft.facts.unrecordable
         ):
-            step = max(attempt_report.progress.step, attempt.last_step or 0)
-            draft.put_attempt(replace(attempt, last_step=step))
+            draft.put_attempt(with_beats(attempt, [attempt_report.progress]))

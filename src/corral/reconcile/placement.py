@@ -4,11 +4,10 @@ with their nodes."""
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Final, TypedDict
+from typing import TypedDict
 
-from corral.domain.attempt import Allocation, Attempt
 from corral.domain.event_kind import EventKind
-from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
+from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.job_states import ON_NODES, JobEvent, JobState
 from corral.domain.node import Node
@@ -17,8 +16,10 @@ from corral.domain.placement_constraints import PlaceRule
 from corral.domain.queue_policy import Policy
 from corral.domain.reason_code import ReasonCode
 from corral.domain.run_history import stem_of
+from corral.domain.store_url import is_store_url
 from corral.domain.units import duration_text
 from corral.reconcile.attained_service import restart_seconds
+from corral.reconcile.attempt_begin import begin_attempt
 from corral.reconcile.borrowing import count_debts
 from corral.reconcile.cache.pass_cache import Memo
 from corral.reconcile.cache.running_jobs import lent_to, roster_of
@@ -36,24 +37,17 @@ from corral.reconcile.preemption.reservations import (
 from corral.reconcile.promises import promise_reasons, promised_of, take_promises
 from corral.reconcile.replica_domains import domain_constraint, preferred_domain
 from corral.reconcile.replica_ports import reserve_replica_ports
+from corral.reconcile.sizes import allowed_shapes, tell_resize
 from corral.reconcile.sleeping_room import lent_seats
 from corral.reconcile.stop_time import stop_seconds
 from corral.reconcile.usage import judge_budgets, priority_of
 from corral.schedule import Groups, Learned, Placed, Reasons, Waiting, decide
-from corral.schedule.capacity.node_room import covering, mark_of
+from corral.schedule.capacity.node_room import STORE_MARK, covering, mark_of
 from corral.schedule.defragment import Movables
 from corral.schedule.order.late_jobs import turn_seconds
 from corral.schedule.order.priority_key import PriorityKeys
 from corral.schedule.order.queue_order import QueueLine, in_order
 from corral.schedule.quota.borrowing import claims_of
-
-# Before a node has a record of its own: 419 unexpected interruptions in 54 days on
-# 2,048 nodes of
-# 8 GPUs are one in 264 node-days (Llama Team 2024, arXiv:2407.21783, section 3.3.4);
-# smaller sites report several times more, so 30 days. It weighs as much as a tenth of a
-# failure.
-PRIOR_MTBF_SECONDS: Final = 30 * 86400.0
-PRIOR_WEIGHT: Final = 0.1
 
 
 class Expects(TypedDict, total=False):
@@ -168,13 +162,13 @@ def waiting_of(
     rule, attempt = job.spec.checkpoint, draft.attempt(job.id)
     return Waiting(
         job=job.id,
-        shapes=job.spec.shapes,
+        shapes=allowed_shapes(draft, job),
         priority=priority_of(draft, job, over),
         order=(job.submitted, job.spec.array_index or 0),
         since=job.since,
         pinned_to=job.pinned_to,
         shared_path=rule.path if rule else None,
-        sharing=covering(nodes.shared, rule.path) if rule else None,
+        sharing=_storage_of(nodes, rule) if rule else None,
         mark=_mark_of_saves(draft, job),
         array=job.array,
         array_limit=job.spec.array_limit,
@@ -244,6 +238,14 @@ def _mark_of_saves(draft: Draft, job: Job) -> str | None:
     return mark_of(node, rule.path) if node is not None else None
 
 
+def _storage_of(nodes: OfNodes, rule: CheckpointRule) -> str:
+    """Return the storage with the job's saves: jobs with the same one fit the same
+    nodes."""
+    if is_store_url(rule.path):
+        return STORE_MARK
+    return covering(nodes.shared, rule.path)
+
+
 def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
     """Return the mark that identifies the shared storage with the save the job starts
     from. None if the job's own saves go elsewhere."""
@@ -290,32 +292,16 @@ def _running_per_array(draft: Draft) -> Counter[JobId]:
 def _start_job(draft: Draft, placed: Placed, *, is_late: bool) -> None:
     job = draft.job(placed.job)
     assert job is not None
-    number = AttemptNumber(job.attempt + 1)
-    saves = draft.saves_of(job.id)
-    for index, seat in enumerate(placed.seats):
-        allocation = Allocation(
-            job=job.id,
-            attempt=number,
-            seat=seat,
-            since=draft.now.wall,
-            placed_at=draft.now.wall,
-            port=placed.port if index == 0 and placed.port else None,
-        )
-        draft.allocations[allocation.key] = allocation
-    draft.put_attempt(
-        Attempt(
-            job=job.id,
-            number=number,
-            seats=placed.seats,
-            master_port=placed.port,
-            placed_at=draft.now.wall,
-            resume_step=saves[-1].step if saves else job.spec.origin_step,
-            node_mtbf_seconds=_mtbf_seconds(draft, job, len(placed.seats)),
-            borrowed_gpu_millis=placed.borrowed_millis,
-            protected_until=(
-                draft.now.wall + turn_seconds(job.served_seconds) if is_late else None
-            ),
-        )
+    tell_resize(draft, job, len(placed.seats))
+    attempt = begin_attempt(
+        draft,
+        job,
+        placed.seats,
+        port=placed.port,
+        borrowed_gpu_millis=placed.borrowed_millis,
+        protected_until=(
+            draft.now.wall + turn_seconds(job.served_seconds) if is_late else None
+        ),
     )
     pinned_to = _pinned_node(draft, job, placed)
     if (
@@ -336,7 +322,7 @@ def _start_job(draft: Draft, placed: Placed, *, is_late: bool) -> None:
         JobEvent.PLACED,
         reason=f"on {seats_text} after waiting {duration_text(waited)}",
         code=ReasonCode.PLACED,
-        attempt=number,
+        attempt=attempt.number,
         pinned_to=pinned_to,
         waited_seconds=job.waited_seconds + waited,
     )
@@ -354,18 +340,3 @@ def _pinned_node(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
     if rule is None or node is None or mark_of(node, rule.path) is not None:
         return job.pinned_to
     return node.id
-
-
-def _mtbf_seconds(draft: Draft, job: Job, nodes: int) -> float:
-    """Return the mean time between failures of one node: a prior, corrected by this
-    job's own failures.
-
-    Gamma-Poisson: (weight * prior + node-seconds run) / (weight + failures).
-    """
-    ran = (
-        nodes * max(0.0, draft.now.wall - job.started_at)
-        if job.started_at is not None
-        else 0.0
-    )
-    failures = job.infra_retries
-    return (PRIOR_WEIGHT * PRIOR_MTBF_SECONDS + ran) / (PRIOR_WEIGHT + failures)

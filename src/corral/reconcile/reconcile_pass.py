@@ -41,6 +41,7 @@ from corral.reconcile.preemption.reservations import see_reservations
 from corral.reconcile.services import see_services
 from corral.reconcile.stale_allocations import see_stale
 from corral.reconcile.stdin_waits import with_input_wait
+from corral.reconcile.unpaid_restarts import see_unpaid
 from corral.reconcile.usage import charge
 from corral.schedule import Learned
 from corral.schedule.waiting import Reason
@@ -98,7 +99,7 @@ def reconcile(
         health: The actions that are allowed for the health of nodes.
     Raises: InvariantBroken if the decision would break I3 (no GPU is assigned twice).
     """
-    draft = Draft(world, facts, now)
+    draft = Draft(world, facts, now, may_place=placing)
     grant(draft, requests)
     for id in sorted(_affected_jobs(draft, health, touched)):
         _run_guarded_step(draft, id, _one_job)
@@ -197,7 +198,8 @@ def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
 def _one_job(draft: Draft, job: Job) -> None:
     if not job.state.is_on_nodes:
         return
-    see_attempt(draft, job)
+    see_unpaid(draft, job)
+    see_attempt(draft, draft.job(job.id) or job)
     see_hang(draft, draft.job(job.id) or job)
     job = draft.job(job.id) or job
     _apply_time_limit(draft, job)

@@ -52,6 +52,12 @@ def go_back(draft: Draft, request: StoredRequest, id: JobId, key: SaveKey) -> No
         if (save.step, save.attempt) > (step, attempt):
             draft.saves.append(replace(save, retired=Retirement.PASSED_OVER))
     # progress is measured from where the job goes on
-    draft.put(replace(job, best_step=min(job.best_step, step)))
+    draft.put(
+        replace(
+            job,
+            best_step=min(job.best_step, step),
+            passed_over_attempt=job.attempt,
+        )
+    )
     text = f"goes back to its save of step {step}, requested by {request.by}"
     draft.tell(EventKind.CHECKPOINT, text, job=id, attempt=job.attempt)

@@ -1,10 +1,11 @@
 """The nodes' reports about an attempt, for each seat of its gang."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from corral.domain.attempt import Allocation, Attempt, Exit
 from corral.domain.ids import NodeId
-from corral.domain.observed_state import AttemptKey, Phase, Seen
+from corral.domain.observed_state import AttemptKey, Phase, Progress, Seen
 from corral.reconcile.changeset import Draft
 
 
@@ -77,11 +78,30 @@ def start_time_of(part: SeatReport) -> float:
     return started_at if started_at is not None else part.allocation.since
 
 
-def last_step_of(parts: list[SeatReport], attempt: Attempt) -> int | None:
-    steps = [
-        seat_report.seen.progress.step
+def with_progress(attempt: Attempt, parts: list[SeatReport]) -> Attempt:
+    """Return the attempt with what its nodes report about its steps: the newest one and
+    its time, and for how long loading and saving took. What no node reports any more
+    stays as it was."""
+    beats = [
+        seat_report.seen.progress
         for seat_report in parts
         if seat_report.seen and seat_report.seen.progress
     ]
-    steps += [attempt.last_step] if attempt.last_step is not None else []
-    return max(steps, default=None)
+    return with_beats(attempt, beats)
+
+
+def with_beats(attempt: Attempt, beats: Iterable[Progress]) -> Attempt:
+    """Return the attempt with the values of these reports, as with_progress does."""
+    measured = attempt
+    for beat in beats:
+        has_stepped_here = beat.step > beat.first_step
+        measured = replace(
+            measured,
+            last_step=max(measured.last_step or 0, beat.step),
+            last_step_at=max(measured.last_step_at or 0.0, beat.at)
+            if has_stepped_here and beat.at
+            else measured.last_step_at,
+            restore_seconds=max(measured.restore_seconds or 0.0, beat.restore_seconds),
+            save_seconds=max(measured.save_seconds or 0.0, beat.save_seconds),
+        )
+    return measured

@@ -102,10 +102,8 @@ def pick(
     Returns: None if each replica is excluded, ejected or at its limit.
     """
     best: ReplicaState | None = None
-    best_seconds = inf
     is_best_busy = False
-    best_new = 0.0
-    best_cached = 0
+    best_seconds, best_new, best_cached = inf, 0.0, 0
     price = 1.0 + RECOMPUTE_PRICE
     count = len(replicas)
     first = tie % count if count else 0
@@ -117,25 +115,16 @@ def pick(
         if replica.ejected_until > now or (exclude and replica.name in exclude):
             continue
         cached = replica.index.count_cached(hashes)
-        new = prompt_tokens - cached * tokens_per_block
-        if new < 1.0:
-            new = 1.0
+        new = max(1.0, prompt_tokens - cached * tokens_per_block)
         seconds = replica.rates.request_seconds(
             replica.pending_tokens + price * new, output_tokens, replica.running + 1
         )
         if extra_seconds is not None:
             seconds += extra_seconds.get(replica.name, inf)
-        if seconds < best_seconds and (
-            seconds < best_seconds * REALLY_LOWER
-            or cached != best_cached
-            or replica.in_flight
-            or is_best_busy
-        ):
-            best = replica
-            is_best_busy = replica.in_flight > 0
-            best_seconds = seconds
-            best_new = new
-            best_cached = cached
+        takes_turns = cached == best_cached and not (replica.in_flight or is_best_busy)
+        if seconds < (best_seconds * REALLY_LOWER if takes_turns else best_seconds):
+            best, is_best_busy = replica, replica.in_flight > 0
+            best_seconds, best_new, best_cached = seconds, new, cached
     if best is None:
         return None
     return ReplicaChoice(best, round(best_new), best_cached, best_seconds)

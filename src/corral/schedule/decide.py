@@ -17,7 +17,14 @@ from corral.domain.resources import Shape
 from corral.schedule.backfill.promises import Promising, promised
 from corral.schedule.capacity.free_capacity import Floor
 from corral.schedule.capacity.node_room import NodeRoom, ReservedCapacity
-from corral.schedule.decision import Decision, Placed, Preempted, Reserved, Unplaced
+from corral.schedule.decision import (
+    Decision,
+    Placed,
+    Preempted,
+    Reserved,
+    Shrunk,
+    Unplaced,
+)
 from corral.schedule.defragment import Movables, Relocated, Relocating
 from corral.schedule.explain import UNTOLD, deciding, explain, gives_way, reasons_decide
 from corral.schedule.job_groups import Groups
@@ -33,6 +40,7 @@ from corral.schedule.placement.sleeping_room import LentSeat, SleepingRoom
 from corral.schedule.prediction.runtime_model import Learned
 from corral.schedule.preemption.by_service import Buying
 from corral.schedule.preemption.candidates import Roster
+from corral.schedule.preemption.unreserved_rooms import unreserved_rooms
 from corral.schedule.preemption.victims import Ground, Victims
 from corral.schedule.quota.balances import QuotaHolding, Standing
 from corral.schedule.quota.limits import QueueLimits, holding_of, unlimited
@@ -137,7 +145,8 @@ def decide(
     state.promising.load(known, waiting)
     is_kept = state.reserved.keys() | state.promising.told
     line = QueueLine(waiting.runs(is_kept), standing, keys, now, lent)
-    return _take_turns(state, line)
+    _take_turns(state, line)
+    return _decision_of(state, line)
 
 
 def _decision_of(state: _Pass, line: QueueLine) -> Decision:
@@ -188,7 +197,7 @@ def _new_pass(
     )
 
 
-def _take_turns(state: _Pass, line: QueueLine) -> Decision:
+def _take_turns(state: _Pass, line: QueueLine) -> None:
     while (gang := line.next()) is not None:
         reason = _try_gang(state, gang)
         if reason is not None:
@@ -200,7 +209,6 @@ def _take_turns(state: _Pass, line: QueueLine) -> Decision:
                 and state.standing.tree.policy_of(gang.queue) == Policy.FIFO
             ):
                 _hold_behind(state, gang, line)
-    return _decision_of(state, line)
 
 
 def _hold_behind(state: _Pass, gang: Waiting, line: QueueLine) -> None:
@@ -215,7 +223,7 @@ def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> No
         gang = waiting.get(new_reservation.job)
         if gang is not None:
             _keep_reservation(state, gang, new_reservation)
-            state.victims.doom(new_reservation.victims)
+            state.victims.doom(new_reservation)
 
 
 def _try_gang(state: _Pass, gang: Waiting) -> Reason | None:
@@ -345,49 +353,28 @@ def _place_gang(
 # -- what is kept until others have given way ------------------------------------------------------
 
 
+def _unpromised(state: _Pass, rooms: Sequence[NodeRoom]) -> list[NodeRoom]:
+    """Return the rooms without those with a promise, and without any lent seat."""
+    nodes = state.promising.nodes()
+    return [room for room in state.sleeping.closed(rooms) if room.id not in nodes]
+
+
+def _unreserved(state: _Pass) -> list[NodeRoom]:
+    rooms = [state.rooms[room.id] for room in state.open.rooms]
+    firm = state.promising.firm()
+    return unreserved_rooms(rooms, state.reserved, state.kept, state.kept_for, firm)
+
+
 def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved | None:
     """Make room for the gang by preempting or relocating other jobs, if it has a right
     to what they hold and can start then. Return its reservation, or None if there is no
     such way."""
 
     def rooms() -> list[NodeRoom]:
-        """Return the free capacity of the nodes, in which all reserved seats count as
-        taken, even if other jobs still hold them. Seats promised within a queue's own
-        quota count as taken, too. Changed rooms are copies."""
-        firm = list(state.promising.firm())
-        node_ids = {
-            seat.node for reserved in state.reserved.values() for seat in reserved.seats
-        }
-        node_ids |= {seat.node for _, promise in firm for seat in promise.seats}
-        true = [state.rooms[room.id] for room in state.open.rooms]
-        copies = {
-            room.id: room.copy() if room.id in node_ids else room for room in true
-        }
-        for job, node_capacities in state.kept.items():
-            for node, kept_capacity in node_capacities:
-                if node in copies:
-                    copies[node].let_go(kept_capacity)
-            for seat in state.reserved[job].seats:
-                if seat.node in copies:
-                    kept_gang = state.kept_for[job]
-                    apart_from = kept_gang.place.apart_from
-                    copies[seat.node].take(
-                        seat, kin=kept_gang.kin, apart_from=apart_from
-                    )
-        for promised_gang, promise in firm:
-            for seat in promise.seats:
-                if seat.node in copies:
-                    copies[seat.node].take(
-                        seat,
-                        kin=promised_gang.kin,
-                        apart_from=promised_gang.place.apart_from,
-                    )
-        return list(state.sleeping.open_to(gang, list(copies.values())))
+        return list(state.sleeping.open_to(gang, _unreserved(state)))
 
     def unpromised() -> list[NodeRoom]:
-        nodes = state.promising.nodes()
-        open_rooms = state.sleeping.closed(rooms())
-        return [room for room in open_rooms if room.id not in nodes]
+        return _unpromised(state, rooms())
 
     barred = state.sleeping.barred(gang)
     ground = Ground((state.standing.version, *state.open.version, barred), rooms)
@@ -403,6 +390,8 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
     for preempted in admission.preempted:
         if isinstance(preempted, Relocated):
             state.open.take(preempted.gang, preempted.to)
+        elif isinstance(preempted, Shrunk):
+            state.open.take_seats(preempted.to, preempted.kin, preempted.apart_from)
     return admission.reserved
 
 

@@ -47,12 +47,27 @@ class Preempted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shrunk(Preempted):
+    """A running elastic job that gives some of its nodes: it is stopped in order to go
+    on at once on the seats in `to`, in a shape with fewer nodes.
+
+    `kin` and `apart_from` are those of the running gang.
+    """
+
+    to: tuple[Seat, ...]
+    shape: Shape
+    kin: str = ""
+    apart_from: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
     """Seats that are reserved for a waiting gang until it starts, and the jobs that are
     stopped to free them.
 
     `pending` means that a job that was asked to stop still holds a part of the seats.
     The gang then waits for exactly these seats, so that no job is stopped needlessly.
+    `staying` has the seats on which victims go on that give only some of their nodes.
     """
 
     job: JobId
@@ -60,6 +75,7 @@ class Reserved:
     seats: tuple[Seat, ...]
     victims: tuple[JobId, ...] = ()
     pending: bool = False
+    staying: tuple[tuple[JobId, tuple[Seat, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +93,8 @@ class Decision:
 
     `preempted`: jobs to stop now. `reserved`: the capacity kept for each gang from now
     on. `dropped`: jobs whose seats are no longer kept, although they still wait.
-    `promised`: all promises that are valid from now on. `late_jobs`: jobs that went first
-    by age.
+    `promised`: all promises that are valid from now on. `late_jobs`: jobs that went
+    first by age.
     """
 
     placed: tuple[Placed, ...] = ()

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 
 
@@ -19,7 +20,8 @@ class RunningGang:
     apart from it; `apart_from`: the names from which it stays apart. `served_seconds`:
     its service before this attempt. `serves_since`: since when this attempt has served
     (wall clock; None: it has not started yet). `protected_until`: no gang preempts it
-    by service before this time.
+    by service before this time. `smaller`: the shapes with fewer nodes in which an
+    elastic gang can go on, the largest first.
     """
 
     job: JobId
@@ -39,6 +41,7 @@ class RunningGang:
     served_seconds: float = 0.0
     serves_since: float | None = None
     protected_until: float | None = None
+    smaller: tuple[Shape, ...] = ()
 
     def later(
         self, *, min_runtime_over: bool, lost_gpu_seconds: float
@@ -60,6 +63,20 @@ class RunningGang:
         )
         vars(running_gang).pop("price_gpu_seconds", None)
         return running_gang
+
+    @property
+    def spare_nodes(self) -> int:
+        """Return how many of its nodes the gang can give without being stopped for
+        good; 0 unless it is elastic."""
+        if not self.smaller:
+            return 0
+        return max(0, len(self.seats) - self.smaller[-1].nodes)
+
+    def shape_without(self, nodes: int) -> Shape | None:
+        """Return the largest shape in which the gang goes on once it has given this
+        number of nodes; None if there is none."""
+        most_nodes = len(self.seats) - nodes
+        return next((s for s in self.smaller if s.nodes <= most_nodes), None)
 
     @cached_property
     def gpu_millis(self) -> int:

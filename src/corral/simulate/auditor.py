@@ -18,6 +18,7 @@ from corral.simulate.oracles.allocations import Seating
 from corral.simulate.oracles.attempt_start import Starting
 from corral.simulate.oracles.failure_blame import FailureBlameOracle
 from corral.simulate.oracles.hangs import HangOracle
+from corral.simulate.oracles.in_place import InPlaceOracle
 from corral.simulate.oracles.job_requests import JobRequestsOracle
 from corral.simulate.oracles.ledger import LedgerCheck
 from corral.simulate.oracles.lending import LendingOracle
@@ -50,6 +51,7 @@ class Auditor:
         self._keys: dict[str, tuple[JobId, ...]] = {}
         self._blame = FailureBlameOracle(books)
         self._hangs = HangOracle(books)
+        self._in_place = InPlaceOracle(books)
         self._seating = Seating(books)
         self._starting = Starting(books)
         self._job_requests = JobRequestsOracle(books)
@@ -122,6 +124,7 @@ class Auditor:
         self._restrictions.before(changes)
         self.services.before(changes)
         books.open_commit(term, changes.nodes, decided_at)
+        self._in_place.check(changes)
         self._placing.check(changes)
         wall = books.decided_wall()
         self._restrictions.check(changes, wall)

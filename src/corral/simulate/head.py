@@ -101,6 +101,7 @@ class HeadEngine:
 
     name = "simulated"
     cannot: Mapping[str, EngineLimit] = {}
+    restarts_in_place = True
     could_bring: Sequence[NodeKind] = ()
     shown_by = ""
     trouble = ""

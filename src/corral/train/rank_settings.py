@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from corral.domain.errors import Refusal
 from corral.domain.keep_rule import DEFAULT_LAST, BestRule, Goal, KeepRule
+from corral.domain.store_url import is_store_url, parse_store_url
+from corral.train.save_path import SavePath, parse_save_path
 
 NODE_MTBF_SECONDS: Final = 30 * 86400.0  # of a node nothing is known about
 
@@ -26,7 +28,7 @@ class Committed:
 
     attempt: int
     step: int
-    path: Path
+    path: SavePath
     manifest_sha256: str
     job: str = ""
 
@@ -35,9 +37,12 @@ class Committed:
 class Settings:
     """Rank, gang and checkpoint settings of one process. Durations are in seconds.
 
-    `attempt` None: no head counts the attempts, so they are counted by the directory of
+    `attempt` None: no head counts the attempts, so they are counted by the place of the
     saves. `resume` None: no head records saves, so the newest complete save is used to
-    resume. `interval_seconds` None: the library chooses the interval.
+    resume. `interval_seconds` None: the library chooses the interval. `memory_path` None:
+    the node has no memory that stays after the rank. `passed_over_attempt`: this attempt
+    and older ones left no saves in memory that may be used.
+    `bytes_per_second`: cap on what this rank writes for its saves; None: no cap.
     """
 
     rank: int = 0
@@ -49,10 +54,13 @@ class Settings:
     job: str = ""
     attempt: int | None = None
     socket: str | None = None
-    checkpoint_path: Path | None = None
+    checkpoint_path: SavePath | None = None
     interval_seconds: float | None = None
+    bytes_per_second: float | None = None
     keep: KeepRule = field(default_factory=KeepRule)
     node_mtbf_seconds: float = NODE_MTBF_SECONDS
+    memory_path: Path | None = None
+    passed_over_attempt: int = 0
     resume: tuple[Committed, ...] | None = None
 
     def is_own(self, save: Committed) -> bool:
@@ -84,16 +92,23 @@ def read_settings(
         job=env.get("CORRAL_JOB_ID", ""),
         attempt=_parse_int_variable(env, "CORRAL_ATTEMPT", 1) if inside else None,
         socket=env.get("CORRAL_SOCKET") or None,
-        checkpoint_path=Path(path).absolute() if path else None,
+        checkpoint_path=_parse_path(path) if path else None,
         interval_seconds=_parse_interval(
             env.get("CORRAL_CHECKPOINT_INTERVAL") or str(interval)
         ),
+        bytes_per_second=_share_of_bandwidth(env),
         keep=_read_keep_rule(env, keep),
         node_mtbf_seconds=_parse_seconds(
             env, "CORRAL_NODE_MTBF_SECONDS", NODE_MTBF_SECONDS
         ),
+        passed_over_attempt=_parse_int_variable(env, "CORRAL_PASSED_OVER_ATTEMPT", 0),
+        memory_path=_optional_path(env, "CORRAL_MEMORY_PATH"),
         resume=_committed(env.get("CORRAL_RESUME") or "[]") if inside else None,
     )
+
+
+def _optional_path(env: Mapping[str, str], name: str) -> Path | None:
+    return Path(env[name]) if env.get(name) else None
 
 
 def _read_keep_rule(env: Mapping[str, str], keep: int | Mapping[str, Any]) -> KeepRule:
@@ -149,14 +164,36 @@ def _parse_int_variable(env: Mapping[str, str], name: str, default: int) -> int:
 
 
 def _parse_seconds(env: Mapping[str, str], name: str, default: float) -> float:
-    text = env.get(name) or str(default)
+    return _parse_positive(env.get(name) or str(default), name, "seconds")
+
+
+def _parse_positive(text: str, name: str, unit: str) -> float:
     try:
-        seconds = float(text)
+        value = float(text)
     except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < float("inf"):
-        raise SettingInvalid(f"{name} is {text!r}, not a number of seconds above 0")
-    return seconds
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise SettingInvalid(f"{name} is {text!r}, not a number of {unit} above 0")
+    return value
+
+
+def _parse_path(text: str) -> SavePath:
+    try:
+        return parse_save_path(text)
+    except ValueError as error:
+        raise SettingInvalid(
+            f"the checkpoint path {text!r} is not valid: {error}; write for example "
+            "s3://bucket/prefix"
+        ) from error
+
+
+def _share_of_bandwidth(env: Mapping[str, str]) -> float | None:
+    """Return this rank's share of its node's cap, which all ranks of the node share."""
+    name = "CORRAL_CHECKPOINT_BANDWIDTH"
+    if not env.get(name):
+        return None
+    ranks = max(1, _parse_int_variable(env, "LOCAL_WORLD_SIZE", 1))
+    return _parse_positive(env[name], name, "bytes a second") / ranks
 
 
 def _parse_interval(text: str) -> float | None:
@@ -172,13 +209,17 @@ def _count_nodes(env: Mapping[str, str]) -> int:
     return int(text) if text.isdecimal() else len(text.replace(",", " ").split())
 
 
+def _recorded_path(text: str) -> SavePath:
+    return parse_store_url(text) if is_store_url(text) else Path(text)
+
+
 def _committed(text: str) -> tuple[Committed, ...]:
     try:
         return tuple(
             Committed(
                 attempt=int(load["attempt"]),
                 step=int(load["step"]),
-                path=Path(load["path"]),
+                path=_recorded_path(str(load["path"])),
                 manifest_sha256=str(load["manifest_sha256"]),
                 job=str(load.get("job", "")),
             )

@@ -2,18 +2,18 @@
 
 import atexit
 import os
-import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import FrameType
 from typing import Any, Final, TypeVar
 
 import torch
 from torch import nn
 
-from corral.domain.errors import Trouble
 from corral.domain.keep_rule import DEFAULT_LAST, SaveKey
+from corral.train.data.adapters.choose_adapter import fits_any_ranks, position_of
+from corral.train.data.data_feed import DataFeed
+from corral.train.data.sample_shares import MicroBatch
 from corral.train.process_group import (
     GangLeaver,
     ProcessGroup,
@@ -21,8 +21,16 @@ from corral.train.process_group import (
     join_gang,
 )
 from corral.train.rank_settings import Settings, read_settings
-from corral.train.save.checkpoint_dir import Shelf, attempts, claim
-from corral.train.save.restore import RestoreCandidate, candidates, choose, load
+from corral.train.save.checkpoint_store import CheckpointStore
+from corral.train.save.memory_restore import choose_in_memory, join_memory
+from corral.train.save.memory_tier import MemoryTier
+from corral.train.save.open_store import list_together, open_together
+from corral.train.save.restore import (
+    RestoreCandidate,
+    choose,
+    load,
+    release_fetched,
+)
 from corral.train.save.save_reports import (
     complete_report,
     quarantine_report,
@@ -36,22 +44,18 @@ from corral.train.save.training_state import (
     TrainingState,
     check_stateful,
 )
-from corral.train.shim_channel import Channel, StopRequest
+from corral.train.shim_channel import Channel
 from corral.train.step_timer import Meter
 from corral.train.stop_agreement import Agreement, StopRequests
+from corral.train.stop_signal import StopSignal
+from corral.train.tracking.attempt_runs import continue_mlflow_run, hide_lost_steps
+from corral.train.tracking.trackers import Trackers
 from corral.train.wait_time import Waits
 from corral.train.work_phase import WorkPhases
 
 STOPPED: Final = 75  # exit code of a rank that ended because it was asked to
-GRACE_SECONDS: Final = 30.0  # when a bare SIGTERM says nothing about it
 FLUSH_SECONDS: Final = 2.0
 T = TypeVar("T")
-
-
-class CannotSave(Trouble):
-    """The error for a directory of saves that cannot be used."""
-
-    code = "cannot_save"
 
 
 def start(
@@ -71,6 +75,7 @@ def start(
         os.environ, checkpoint=checkpoint, interval=interval, keep=keep
     )
     device = choose_device(settings)
+    continue_mlflow_run(os.environ, settings.rank)
     return Run(settings, device, join_gang(settings, device))
 
 
@@ -93,7 +98,8 @@ class Run:
         self._state = TrainingState()
         self._holder: StateHolder | None = None
         self._saver: Saver | None = None
-        self._sampler: Any = None
+        self._feed = DataFeed(None, None, device, lambda: self._meter)
+        self._reshards = True
         self._committed = {
             (committed.attempt, committed.step)
             for committed in settings.resume or ()
@@ -112,7 +118,11 @@ class Run:
             nodes=settings.nodes,
             failures=max(0, (settings.attempt or 1) - 1),
         )
-        self._term: StopRequest | None = None
+        self._memory_pace = self._pace.of_nearer_tier()
+        self._term = StopSignal()
+        self._trackers = Trackers(is_used=self.rank == 0)
+        self._step_now = 0
+        self._restore_seconds = 0.0
 
     def resume(
         self,
@@ -131,7 +141,8 @@ class Run:
         rank must call this.
         Raises: NoState, DoesNotFit, WorldChanged, CannotSave, OriginBroken.
         """
-        stateful: dict[str, Any] = {"scheduler": scheduler, "data": data, **others}
+        position = position_of(data)
+        stateful: dict[str, Any] = {"scheduler": scheduler, "data": position, **others}
         for name, value in stateful.items():
             check_stateful(name, value)
         single = isinstance(optimizer, torch.optim.Optimizer)
@@ -139,16 +150,19 @@ class Run:
             model=model,
             optimizers=(optimizer,) if single else tuple(optimizer),  # type: ignore[arg-type]
             scheduler=scheduler,
-            data=data,
+            data=position,
             others=others,
             rank=self.rank,
             world_size=self.world_size,
         )
         self._waits = Waits(model, self.device)
-        self._sampler = data if hasattr(data, "delivered") else None
+        self._feed = DataFeed(position, model, self.device, lambda: self._meter)
+        self._reshards = fits_any_ranks(position)
         if self._settings.checkpoint_path is None:
             return self._state
-        shelf = self._open_shelf()
+        shelf, earlier = open_together(self._settings, self._talk)
+        self._committed |= earlier
+        memory = join_memory(self._settings, shelf.attempt, self._talk)
         self._saver = Saver(
             shelf,
             keep=self._settings.keep,
@@ -156,23 +170,35 @@ class Run:
             quiet=self._quiet,
             done=self._on_saved,
             failed=self._on_save_failed,
+            memory=memory,
         )
         for held_optimizer in self._holder.optimizers:
             self._saver.guard(held_optimizer)
-        shared_candidate = self._talk.share(
-            candidates(self._settings, shelf) if self.rank == 0 else []
-        )
-        chosen = choose(shared_candidate, self._talk, self._on_quarantined)
+        self._load_newest(shelf, memory, self._holder)
+        if self.rank == 0:
+            hide_lost_steps(os.environ, self._state.step)
+        return self._state
+
+    def _load_newest(
+        self, shelf: CheckpointStore, memory: MemoryTier | None, holder: StateHolder
+    ) -> None:
+        """Load the newest save that passes verification, if there is one."""
+        began = time.monotonic()
+        durable = list_together(self._settings, shelf, self._talk)
+        chosen = choose_in_memory(memory, durable, holder, self._talk)
+        if chosen is None:
+            chosen = choose(durable, self._talk, self._on_quarantined)
         if chosen is not None:
             self._on_verified(chosen)
-            common = load(chosen, self._holder)
+            common = load(chosen, holder)
+            release_fetched(chosen, self._talk)
             self._state = TrainingState(
                 step=common["step"],
                 path=chosen.path,
                 observed_seconds=common["observed_seconds"],
             )
             self._pace.before_seconds = self._state.observed_seconds
-        return self._state
+            self._restore_seconds = time.monotonic() - began
 
     def steps(self, until: int) -> Iterator[int]:
         """Yield the numbers of the remaining steps, from the resumed step up to
@@ -182,13 +208,13 @@ class Run:
         and ends the process with code 75 if a stop is requested. After the last step
         the state is saved.
         """
-        previous = self._take_term()
+        self._term.take()
         self._waits.begin()
         try:
             yield from self._steps(until)
         finally:
             self._waits.end()
-            self._give_term_back(previous)
+            self._term.give_back()
             self._hang_up()
 
     def log(self, *, loss: Any = None, samples: float = 0, **scalars: Any) -> None:
@@ -196,11 +222,16 @@ class Run:
         scalars by name.
 
         Loss and scalars are numbers or tensors of one element. Each is drawn as a
-        curve; at most 32 names of at most 64 letters.
+        curve; at most 32 names of at most 64 letters. Those of rank 0 also go to
+        wandb, mlflow and TensorBoard if the script has begun a run or a SummaryWriter.
 
         Raises: ValueError if there are more names or a name is longer.
         """
         self._meter.log(loss=loss, samples=samples, **scalars)
+        values = scalars if loss is None else {"loss": loss, **scalars}
+        self._trackers.record(self._step_now, values)
+        if not self._waits.counting:
+            self._trackers.flush()  # no heartbeat follows outside of steps()
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Return a context for work without steps, such as `with
@@ -211,59 +242,27 @@ class Run:
         """
         return self._phases.enter(name)
 
-    def data(self, source: Iterable[T]) -> Iterator[T]:
+    def data(self, source: Iterable[T], *, to_device: bool = False) -> Iterator[T]:
         """Yield the batches of the source, and measure the time that training waits for
-        them.
+        them. With `to_device`, copy their tensors to `device`.
 
         Use this for a loader that prefetches: its sampler then counts the batches that
         training has taken, not those that were prefetched. Starting the iteration uses
         no random number.
         """
-        samplers = (
-            source,
-            *(getattr(source, name, None) for name in ("batch_sampler", "sampler")),
-        )
-        sampler = (
-            self._sampler
-            if any(known_sampler is self._sampler for known_sampler in samplers)
-            else None
-        )
-        if sampler is not None:
-            sampler.count_on_delivery()
-        drawn = torch.get_rng_state()
-        iterator = iter(source)
-        torch.set_rng_state(drawn)
-        while True:
-            began = time.monotonic()
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                return
-            self._meter.data_seconds += time.monotonic() - began
-            if sampler is not None:
-                sampler.delivered()
-            yield batch
+        yield from self._feed.batches(source, to_device=to_device)
 
-    def _open_shelf(self) -> Shelf:
-        """Create this attempt's directory of saves on rank 0, and return it on all
-        ranks."""
-        new_shelf: Shelf | str = ""
-        if self.rank == 0:
-            try:
-                new_shelf = _make_shelf(self._settings)
-            except OSError as error:
-                new_shelf = f"{error.strerror} ({error.filename})"
-        shelf = self._talk.share(new_shelf)
-        if isinstance(shelf, str):
-            path = self._settings.checkpoint_path
-            raise CannotSave(
-                f"saves cannot be written to {path}: {shelf}",
-                hint=f"make {path} writable for this user, or set checkpoint.path in the spec",
-            )
-        if self._settings.resume is None and self.rank == 0:
-            self._committed |= {(slot.attempt, slot.step) for slot in shelf.saves()}
-        assert isinstance(shelf, Shelf)
-        return shelf
+    def micro_batches(self, batches: Iterator[Any]) -> Iterator[MicroBatch]:
+        """Yield the passes of this rank in the current step, from the iterator that
+        `data` has returned.
+
+        Multiply the mean loss of each pass by its `weight`: the sum of the gradients is
+        then that of the whole global batch, for any number of ranks. DDP and FSDP2
+        exchange gradients in the last pass alone.
+
+        Raises: NoPasses unless `resume` received a Sampler or a Reader as `data`.
+        """
+        return self._feed.micro_batches(batches)
 
     def _steps(self, until: int) -> Iterator[int]:
         self._cancel_leaving()
@@ -271,15 +270,18 @@ class Run:
         self._meter = Meter(
             first_step=first_step, until=until, world_size=self.world_size
         )
-        self._pace.begin(time.monotonic())
+        for pace in (self._pace, self._memory_pace):
+            pace.begin(time.monotonic())
         self._meter.step_begins()
         while step < until:
             self._waits.counting = True
+            self._step_now = step
             yield step
             self._waits.counting = False
             step += 1
             now = self._meter.step_done()
-            self._pace.step_done(self._meter.step_seconds)
+            for pace in (self._pace, self._memory_pace):
+                pace.step_done(self._meter.step_seconds)
             if step == until:
                 break
             if step == first_step + 1 and self._saver is not None:
@@ -294,6 +296,7 @@ class Run:
                 self._send_heartbeat(step)
             self._meter.step_begins()
         self._agreement.collect()
+        self._step_now = step
         self._state = TrainingState(step=step, path=self._state.path)
         if self._saver is not None and step > first_step:
             self._save_last(self._saver, step)
@@ -302,18 +305,19 @@ class Run:
 
     def _stop_requests(self, now: float) -> StopRequests:
         saver = self._saver
-        save = False
+        save = save_in_memory = False
         if saver is not None and self.rank == 0 and not saver.busy:
-            self._pace.save_ended(now, save_seconds=saver.last_seconds)
+            for pace in (self._pace, self._memory_pace):
+                pace.save_ended(now, save_seconds=saver.last_seconds)
             save = self._pace.due(now) or self._save_is_asked()
-        stop = (self._channel.stop if self._channel else None) or self._term
-        if stop is None:
-            return StopRequests(save=save)
+            save_in_memory = saver.memory is not None and self._memory_pace.due(now)
+        stop = (self._channel.stop if self._channel else None) or self._term.request
         return StopRequests(
             save=save,
-            stop=True,
-            stop_without_save=not stop.save,
-            grace_seconds=stop.grace_seconds,
+            save_in_memory=save_in_memory,
+            stop=stop is not None,
+            stop_without_save=stop is not None and not stop.save,
+            grace_seconds=0.0 if stop is None else stop.grace_seconds,
         )
 
     def _save_is_asked(self) -> bool:
@@ -326,16 +330,22 @@ class Run:
     def _apply_stop_requests(self, agreed: StopRequests, step: int) -> None:
         if agreed.stop:
             self._stop(agreed, step)
-        if agreed.save and self._saver is not None:
-            self._start_save(self._saver, step)
+        if self._saver is not None and (agreed.save or agreed.save_in_memory):
+            self._start_save(self._saver, step, durable=agreed.save)
 
-    def _start_save(self, saver: Saver, step: int) -> None:
+    def _start_save(self, saver: Saver, step: int, *, durable: bool = True) -> None:
         began = time.monotonic()
         with self._phases.enter("save"):
             metrics = self._meter.metrics() if self.rank == 0 else ()
-            stall = saver.save(step, lambda: self._capture_state(step), metrics)
+            stall = saver.save(
+                step, lambda: self._capture_state(step), metrics, durable=durable
+            )
         self._meter.save_seconds += stall
-        self._pace.save_begun(began, stall)
+        if durable:
+            self._pace.save_begun(began, stall)
+            self._memory_pace.covered(began)
+        else:
+            self._memory_pace.save_begun(began, stall)
 
     def _save_last(self, saver: Saver, step: int) -> None:
         with self._phases.enter("save"):
@@ -343,6 +353,7 @@ class Run:
             if saver.last_step != step:
                 self._start_save(saver, step)
             saver.wait()
+        saver.free_memory(step)
 
     def _stop(self, agreed: StopRequests, step: int) -> None:
         """Save if a save was requested, within the grace period, and end the process.
@@ -375,10 +386,8 @@ class Run:
         except RuntimeError as error:  # another rank ran out of time first
             say(f"the ranks lost their connection while stopping: {error}")
             return False
-        return (
-            saver.wait(max(0.0, deadline - time.monotonic()))
-            and saver.last_step == step
-        )
+        saver.wait(max(0.0, deadline - time.monotonic()))
+        return saver.free_memory(step)
 
     def _leave_at_exit(self) -> None:
         """Arrange that no thread of this run is within torch when Python ends. No save
@@ -396,6 +405,7 @@ class Run:
         saver.close()
         self._holder = None
         self._waits = Waits(None, self.device)
+        self._feed = DataFeed(None, None, self.device, lambda: self._meter)
 
     def _capture_state(self, step: int) -> dict[str, Any]:
         assert self._holder is not None
@@ -405,10 +415,14 @@ class Run:
     def _send_heartbeat(self, step: int) -> None:
         fields = self._meter.beat(step, time.monotonic())
         fields["wait_seconds"] = round(self._waits.seconds, 6)
+        fields["memory_step"] = self._saver.memory_step if self._saver else None
+        fields["restore_seconds"] = round(self._restore_seconds, 6)
         if self._channel is not None:
             self._channel.progress(fields)
+        self._trackers.push()
 
     def _hang_up(self) -> None:
+        self._trackers.flush()
         if self._channel is not None:
             self._channel.flush(FLUSH_SECONDS)
 
@@ -416,7 +430,7 @@ class Run:
         if self._channel is None:
             self._on_committed([saved.step], pinned=())
             return
-        self._channel.save(complete_report(saved))
+        self._channel.save({**complete_report(saved), "reshards": self._reshards})
 
     def _on_committed(self, steps: Sequence[int], pinned: Sequence[SaveKey]) -> None:
         """Handle the report that the head has recorded the saves of these steps: older
@@ -441,34 +455,3 @@ class Run:
         is_recorded = bool(candidate.manifest_sha256) and not candidate.origin
         if self._channel is not None and self.rank == 0 and is_recorded:
             self._channel.save(verified_report(candidate))
-
-    def _take_term(self) -> Any:
-        try:
-            return signal.signal(signal.SIGTERM, self._on_term)
-        except ValueError:  # not the main thread: requests come by the socket alone
-            return None
-
-    def _give_term_back(self, previous: Any) -> None:
-        if previous is not None:
-            signal.signal(signal.SIGTERM, previous)
-
-    def _on_term(self, number: int, frame: FrameType | None) -> None:
-        """Handle SIGTERM. The first one requests a save and a stop; the second one ends
-        the process at once."""
-        if self._term is not None:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        notice = b"corral: stopping at the next step; a second SIGTERM ends at once\n"
-        os.write(2, notice)  # print is not safe within a signal handler
-        self._term = StopRequest(save=True, grace_seconds=GRACE_SECONDS, why="SIGTERM")
-
-
-def _make_shelf(settings: Settings) -> Shelf:
-    assert settings.checkpoint_path is not None
-    root = claim(settings.checkpoint_path, settings.job)
-    attempt = settings.attempt
-    if attempt is None:  # no head: each run is an attempt of its own
-        attempt = max(attempts(root), default=0) + 1
-    shelf = Shelf(root=root, job=settings.job, attempt=attempt)
-    shelf.open()
-    return shelf

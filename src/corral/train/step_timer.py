@@ -3,6 +3,7 @@ is a few clock readings in each step."""
 
 import math
 import time
+from dataclasses import dataclass
 from typing import Any, Final
 
 from corral.domain.bounds import MOST_SCALARS, SCALAR_LETTERS
@@ -12,6 +13,17 @@ BEAT_SECONDS: Final = 0.1
 SMOOTHING: Final = 0.5  # weight of the newest rate
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataWait:
+    """Seconds that training waited for one batch. `read_seconds` and `decode_seconds`
+    are 0 for a loader that does not measure them."""
+
+    seconds: float
+    read_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    copy_seconds: float = 0.0
+
+
 class Meter:
     """Counters of one training loop. Seconds are totals since the loop began."""
 
@@ -19,6 +31,8 @@ class Meter:
         self.first_step = first_step
         self.until = until
         self.data_seconds = 0.0
+        # its parts, as far as they are measured
+        self.read_seconds = self.decode_seconds = self.copy_seconds = 0.0
         self.save_seconds = 0.0
         self.compute_seconds = 0.0
         self.step_seconds = 0.0  # of the newest step
@@ -46,6 +60,13 @@ class Meter:
                 check_name(name, len(self._scalars))
             self._scalars[name] = _detach_tensor(value)
         self._samples += samples
+
+    def add_data_wait(self, wait: DataWait) -> None:
+        """Add the wait for a batch."""
+        self.data_seconds += wait.seconds
+        self.read_seconds += wait.read_seconds
+        self.decode_seconds += wait.decode_seconds
+        self.copy_seconds += wait.copy_seconds
 
     def step_done(self) -> float:
         """Record the end of the current step, and return the current time."""
@@ -89,6 +110,9 @@ class Meter:
             },
             "samples_per_second": _finite_or_none(self._rate),
             "data_seconds": round(self.data_seconds, 6),
+            "data_read_seconds": round(self.read_seconds, 6),
+            "data_decode_seconds": round(self.decode_seconds, 6),
+            "data_copy_seconds": round(self.copy_seconds, 6),
             "compute_seconds": round(self.compute_seconds, 6),
             "save_seconds": round(self.save_seconds, 6),
         }

@@ -22,6 +22,7 @@ class StopRequests:
     agreed."""
 
     save: bool = False
+    save_in_memory: bool = False
     stop: bool = False
     stop_without_save: bool = False
     grace_seconds: float = 0.0
@@ -47,10 +48,11 @@ class Agreement:
         step; no requests if no round has begun."""
         if self._round is None:
             return StopRequests()
-        save, stop, without, grace, self._gap_steps = self._round.wait()
+        save, in_memory, stop, without, grace, self._gap_steps = self._round.wait()
         self._round = None
         return StopRequests(
             save=bool(save),
+            save_in_memory=bool(in_memory),
             stop=bool(stop),
             stop_without_save=bool(without),
             grace_seconds=grace / 1000,
@@ -79,6 +81,7 @@ def _encode_requests(stop_requests: StopRequests, gap: int) -> list[int]:
     grace = int(stop_requests.grace_seconds * 1000)
     return [
         stop_requests.save,
+        stop_requests.save_in_memory,
         stop_requests.stop,
         stop_requests.stop_without_save,
         grace,

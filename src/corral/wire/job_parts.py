@@ -141,6 +141,8 @@ class ProgressView(ForecastView):
     at: float
     left_seconds: float | None = None  # until its last step, by its rate of steps
     nan_since: int | None = None  # the step since which its loss is not a finite number
+    # of the newest save in the memory of the nodes
+    memory_step: int | None = None
 
     @classmethod
     def of(cls, progress: TrainingProgress) -> Self:
@@ -227,6 +229,7 @@ class AttemptView(ForecastView):
     nan_step: int | None = None  # since then its loss is not a finite number
     images: list[str] = []  # digests of the images that its ranks ran in
     hang: HangView | None = None  # the hang that ended it, or that lasts
+    in_place: bool = False  # it began on the seats of the attempt before it
 
     @classmethod
     def of(cls, one: attempts.Attempt, *, whole: bool = True) -> Self:

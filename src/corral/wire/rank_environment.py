@@ -10,9 +10,11 @@ from corral.domain.job import Per
 from corral.domain.keep_rule import KeepRule
 from corral.domain.pilot import node_of
 from corral.domain.units import MILLIS_PER_CPU, gpus_text
+from corral.wire.framework_clusters import cluster_of_rank
 from corral.wire.node import NodeSettings
 from corral.wire.slurm.hostlist import compress
 from corral.wire.slurm.ids import number_of, raw_of
+from corral.wire.tracking_environment import tracking_of_attempt, tracking_of_rank
 
 
 def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
@@ -29,6 +31,7 @@ def of_attempt(launch: Launch, settings: NodeSettings) -> dict[str, str]:
         **_corral_variables(launch, settings),
         **_replica_variables(launch),
         **_checkpoint(launch),
+        **tracking_of_attempt(launch),
         **_slurm_variables(launch, settings),
     }
 
@@ -56,14 +59,19 @@ def of_rank(launch: Launch, index: int) -> dict[str, str]:
         rank_variables = {"RANK": str(launch.node_rank)}
         if len(launch.seat.gpus) <= 1:
             rank_variables["LOCAL_RANK"] = "0"
-        return rank_variables
+        return rank_variables | _framework_variables(launch, launch.node_rank)
     rank = str(launch.first_rank + index)
-    return {
+    return _framework_variables(launch, launch.first_rank + index) | {
         "RANK": rank,
         "LOCAL_RANK": str(index),
         "SLURM_PROCID": rank,
         "SLURM_LOCALID": str(index),
     }
+
+
+def _framework_variables(launch: Launch, rank: int) -> dict[str, str]:
+    """Return the variables of a rank for frameworks and experiment trackers."""
+    return cluster_of_rank(launch, rank) | tracking_of_rank(launch, rank)
 
 
 def _gang_variables(launch: Launch) -> dict[str, str]:
@@ -157,14 +165,17 @@ def _checkpoint(launch: Launch) -> dict[str, str]:
         }
         for save in launch.resume
     ]
+    bandwidth = rule.bandwidth_bytes
     interval = "auto" if rule.interval_seconds is None else f"{rule.interval_seconds:g}"
     return {
         "CORRAL_CHECKPOINT_PATH": rule.path,
         "CORRAL_CHECKPOINT_INTERVAL": interval,
         "CORRAL_CHECKPOINT_KEEP": str(rule.keep),
         **_keep_rule(rule.keep_rule),
+        **({"CORRAL_CHECKPOINT_BANDWIDTH": str(bandwidth)} if bandwidth else {}),
         "CORRAL_NODE_MTBF_SECONDS": f"{launch.node_mtbf_seconds:g}",
         "CORRAL_RESUME": json.dumps(resume),
+        "CORRAL_PASSED_OVER_ATTEMPT": str(launch.passed_over_attempt),
     }
 
 
@@ -221,6 +232,9 @@ def _slurm_tasks(launch: Launch) -> dict[str, str]:
         "SLURM_TASKS_PER_NODE": f"{tasks_per_node}(x{nodes})"
         if nodes > 1
         else tasks_per_node,
+        # JAX finds its processes by the names of a step
+        "SLURM_STEP_NUM_NODES": str(nodes),
+        "SLURM_STEP_NODELIST": compress(launch.nodes),
     }
 
 

@@ -13,6 +13,7 @@ from corral.wire import field_readers, time_and_place, watch_rule
 from corral.wire.array_indices import Array, read_array
 from corral.wire.field_readers import reader
 from corral.wire.model_source import read_model
+from corral.wire.save_place import read_bandwidth, read_save_path
 
 SPELLINGS: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
     (): {
@@ -213,10 +214,20 @@ class KeepSpec(_Section):
     best: BestSpec | None = None
 
 
+_SAVE_PATH: Final = {
+    "type": "string",
+    "minLength": 1,
+    "examples": ["./ckpt", "s3://bucket/prefix", "gs://bucket/prefix"],
+}
+_BANDWIDTH: Final = {"type": "string", "examples": ["500MB/s"]}
+
+
 class CheckpointSpec(_Section):
     """Path of checkpoints, and the save of an ended job from which the job starts."""
 
-    path: Annotated[str | None, *_text_field("path", "path: ./ckpt")] = None
+    path: Annotated[
+        str | None, *_annotate_reader(reader(read_save_path), _SAVE_PATH)
+    ] = None
     source: Annotated[
         str | None, *_text_field("job", "from: j35, or from: j35@400")
     ] = Field(
@@ -237,6 +248,15 @@ class CheckpointSpec(_Section):
         ),
     ] = None
     keep: Annotated[KeepSpec, BeforeValidator(_expand_keep)] = KeepSpec()
+    local: Annotated[Literal["auto", "off"], *_choice_field("local", "auto", "off")] = (
+        "auto"
+    )
+    bandwidth: Annotated[int | None, *_annotate_reader(read_bandwidth, _BANDWIDTH)] = (
+        Field(
+            default=None,
+            description="bytes of saves that each node writes at most in a second",
+        )
+    )
 
 
 class RetrySpec(_Section):

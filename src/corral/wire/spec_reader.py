@@ -402,7 +402,17 @@ def _unknown_field_problem(
 def cross_field_problems(spec: Spec) -> list[Problem]:
     """Return the problems that only a combination of fields shows."""
     problems = []
-    if (
+    if spec.elastic and spec.elastic.min_nodes > spec.elastic.max_nodes:
+        min_nodes, max_nodes = spec.elastic.min_nodes, spec.elastic.max_nodes
+        problems.append(
+            Problem(
+                where=("elastic", "min_nodes"),
+                text=f"{min_nodes} is more than max_nodes, which is {max_nodes}",
+                hint=f"write: elastic: {{min_nodes: {max_nodes}, "
+                f"max_nodes: {min_nodes}}}",
+            )
+        )
+    elif (
         spec.elastic
         and not spec.elastic.min_nodes <= spec.nodes <= spec.elastic.max_nodes
     ):

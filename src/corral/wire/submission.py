@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from corral.domain.elastic import Elastic
 from corral.domain.errors import SpecInvalid
 from corral.domain.hang import HangAct, WatchRule
 from corral.domain.ids import JobId, QueueName, is_name
@@ -18,7 +19,6 @@ from corral.domain.job import (
     After,
     CheckpointRule,
     Disconnect,
-    Elastic,
     JobSpec,
     On,
     Per,
@@ -311,6 +311,8 @@ def _checkpoint(rule: shapes.CheckpointSpec | None) -> CheckpointRule | None:
         keep_every_seconds=rule.keep.every,
         keep_best=_best_rule(rule.keep.best),
         source=rule.source or "",
+        local=rule.local != OFF,
+        bandwidth_bytes=rule.bandwidth,
     )
 
 

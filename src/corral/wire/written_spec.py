@@ -4,6 +4,7 @@ to run the same job."""
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from corral.domain.elastic import Elastic
 from corral.domain.hang import WatchRule
 from corral.domain.job import CheckpointRule, JobSpec, TokenScope
 from corral.domain.keep_rule import DEFAULT_LAST, KeepRule
@@ -52,6 +53,14 @@ def written_spec(spec: JobSpec) -> Document:
     return {**document, "run": spec.run}
 
 
+def _elastic_written(elastic: Elastic) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "min_nodes": elastic.min_nodes,
+        "max_nodes": elastic.max_nodes,
+    }
+    return document
+
+
 def _resource_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
     if spec.nodes != DEFAULT.nodes:
         yield "nodes", spec.nodes
@@ -64,11 +73,7 @@ def _resource_fields(spec: JobSpec) -> Iterator[tuple[str, Any]]:
         ]
         yield "any_of", forms
     if spec.elastic is not None:
-        elastic = spec.elastic
-        yield (
-            "elastic",
-            {"min_nodes": elastic.min_nodes, "max_nodes": elastic.max_nodes},
-        )
+        yield "elastic", _elastic_written(spec.elastic)
     if spec.per != DEFAULT.per:
         yield "per", spec.per.value
     if spec.image is not None:
@@ -211,6 +216,10 @@ def _checkpoint(rule: CheckpointRule) -> Document:
     keep = _keep(rule.keep_rule)
     if keep != DEFAULT_LAST:
         document["keep"] = keep
+    if not rule.local:
+        document["local"] = "off"
+    if rule.bandwidth_bytes is not None:
+        document["bandwidth"] = f"{rule.bandwidth_bytes}B/s"
     return document
 
 

@@ -37,7 +37,7 @@ def test_a_gang_is_one_batch_job_whose_ranks_meet_with_the_gpus_that_slurm_grant
         sorted(on_slurm.nodes),
     )
     said = [house.logs(id, rank=rank).split() for rank in (0, 1)]
-    assert said == [["127.0.0.1", "2", "0,1"]] * 2
+    assert said == [["127.77.0.1", "2", "0,1"]] * 2
     assert job.attempt == 1
     until(
         lambda: on_slurm.slurm.jobs("-t", "pending,running,completing") == [],

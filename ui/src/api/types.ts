@@ -47,6 +47,7 @@ export interface AttemptView {
   hang: HangView | null;
   idle_since: number | null;
   images: string[];
+  in_place: boolean;
   last_step: number | null;
   master_port: number;
   nan_step: number | null;
@@ -446,6 +447,15 @@ export interface GatewayView {
   url: string;
 }
 
+export interface GoodputAdviceView {
+  change: string;
+  gpu_hours: number;
+  list_money: number | null;
+  money: number | null;
+  share: number;
+  text: string;
+}
+
 export interface GpuProcess {
   attempt: number | null;
   job: string | null;
@@ -662,6 +672,16 @@ export interface JobSubmit {
   held: boolean;
   key: string;
   specs: Record<string, unknown>[];
+}
+
+export interface JobTimeView {
+  ettr: number | null;
+  failures: number;
+  intervals: TimeIntervalView[];
+  mttf_seconds: number | null;
+  mttr_seconds: number | null;
+  parts: TimePartView[];
+  reports_steps: boolean;
 }
 
 export interface JobView {
@@ -1156,6 +1176,7 @@ export interface ProgressView {
   first_step: number;
   left_seconds: number | null;
   loss: number | null;
+  memory_step: number | null;
   nan_since: number | null;
   samples_per_second: number | null;
   save_seconds: number;
@@ -1326,6 +1347,7 @@ export interface ReportRow {
 }
 
 export interface ReportView {
+  advice: GoodputAdviceView[];
   by: "job" | "user" | "queue" | "gpu-type";
   columns: ReportColumn[];
   days: ReportDay[];
@@ -1335,6 +1357,7 @@ export interface ReportView {
   pretend: boolean;
   rest: number;
   rows: ReportRow[];
+  time: JobTimeView | null;
   total: (number | null)[];
 }
 
@@ -1599,6 +1622,19 @@ export interface ThreadStackView {
   frames: StackFrameView[];
   is_main: boolean;
   name: string;
+}
+
+export interface TimeIntervalView {
+  attempt: number;
+  part: string;
+  since: number;
+  until: number;
+}
+
+export interface TimePartView {
+  part: string;
+  seconds: number;
+  share: number;
 }
 
 export interface TimeSpanView {

@@ -23,7 +23,16 @@ function howItEnded(one: AttemptView): string {
 
 const ATTEMPTS: Column<AttemptView>[] = [
   { name: "No.", look: "number", of: (one) => one.number },
-  { name: "Placed", look: "tight", of: (one) => <At at={one.placed_at} /> },
+  {
+    name: "Placed",
+    look: "tight",
+    of: (one) => (
+      <>
+        <At at={one.placed_at} />
+        {one.in_place && <p className="soft">restarted in place</p>}
+      </>
+    ),
+  },
   {
     name: "Ran",
     look: "number",

@@ -8,7 +8,9 @@ from itertools import groupby
 from typing import Final
 
 from corral.agent.batch.layout import TaskLayout
+from corral.agent.shim.host_file import ONLY_WITHOUT_SRUN
 from corral.wire.field_readers import SET_BY_CORRAL
+from corral.wire.framework_clusters import TF_CONFIG
 from corral.wire.slurm.batch_plan import BatchPlan
 from corral.wire.slurm.hostlist import compress, expand
 from corral.wire.slurm.shims import COMMANDS
@@ -37,7 +39,8 @@ def of_script(
         own: the environment of the node's rank.
         began: when the script started, by the node's wall clock.
     """
-    hidden = {*SET_BY_CORRAL, *(() if plan.tasks_given else _TASKS)}
+    tasks = () if plan.tasks_given else _TASKS
+    hidden = {*SET_BY_CORRAL, *ONLY_WITHOUT_SRUN, *tasks, *_of_a_single_rank(own)}
     nodes = int(own["SLURM_NNODES"])
     script_variables = {
         "SLURM_CPUS_PER_TASK": str(plan.cpus_per_task) if plan.cpus_given else "",
@@ -79,6 +82,15 @@ def of_script(
         "PATH": f"{bin_folder}:{path}",
         **_functions(bin_folder),
     }
+
+
+def _of_a_single_rank(own: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of Corral's variables that hold for a program that runs once on
+    each node. A script may start several programs."""
+    tracking_id = own.get("CORRAL_TRACKING_ID")
+    if tracking_id is None or own.get("WANDB_RUN_ID") != tracking_id:
+        return (TF_CONFIG,)
+    return (TF_CONFIG, "WANDB_RUN_ID", "WANDB_RESUME")
 
 
 def _functions(bin_folder: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import IO, Final
 from corral.agent.batch import environment
 from corral.agent.batch.allocation import BatchAllocation
 from corral.agent.clocks import wall
+from corral.agent.shim.host_file import HOST_FILE, host_lines
 from corral.wire.slurm.batch_plan import SCRIPT, BatchPlan
 from corral.wire.slurm.paths import file_name
 from corral.wire.slurm.shims import COMMANDS
@@ -34,6 +35,10 @@ def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
         bin_folder = str(write_commands(Path.cwd(), own["CORRAL_PYTHON"]))
         env = environment.of_script(plan, own, bin_folder, wall())
         env[environment.STEPS] = str(room / "steps")
+        if plan.tasks_given:
+            hosts = room / "hostfile"
+            hosts.write_text(host_lines(own, plan.tasks_per_node))
+            env[HOST_FILE] = str(hosts)
         allocation = BatchAllocation(
             plan, {**own, environment.BIN: env[environment.BIN]}
         )

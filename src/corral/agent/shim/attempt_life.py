@@ -21,11 +21,13 @@ from corral.agent.shim.dropped_messages import Drops
 from corral.agent.shim.event_loop import Loop
 from corral.agent.shim.exit_record import Exits
 from corral.agent.shim.filesystem_view import Inside
+from corral.agent.shim.rank_environment import rank_environment
 from corral.agent.shim.rank_process import Rank, tell_end
-from corral.agent.shim.spawn import Child
+from corral.agent.shim.spawn import Child, Spawned, spawn
 from corral.agent.shim.state import Record, ShimState, save_record
 from corral.agent.shim.termination import SHELL, Grace
-from corral.agent.watching.hook_file import lay_out_hook, with_hook
+from corral.agent.shim.warm_imports import keep_imports
+from corral.agent.watching.hook_file import lay_out_hook
 from corral.agent.watching.rank_reports import report_record
 from corral.domain import bounds
 from corral.domain.culprits import OWN_PROGRAM
@@ -56,6 +58,7 @@ class AttemptLife:
     ) -> None:
         self.spec = spec
         self._inside = inside
+        self.spawn_rank: Callable[[Child], Spawned] = spawn
         self.account = account
         self._loop = loop
         self._group = group
@@ -118,6 +121,7 @@ class AttemptLife:
             rank.start(
                 self._child_on(shell_command, own_env),
                 lambda: self._on_rank_start(rank),
+                spawn if rank is self._setup else self.spawn_rank,
             )
         except OSError as trouble:
             rank.status = 0
@@ -129,15 +133,13 @@ class AttemptLife:
     def _child_on(
         self, words: list[str], own_env: dict[str, str], *, terminal: bool = False
     ) -> Callable[[tuple[int, int, int]], Child]:
-        env = {
-            **self.spec.env,
-            **own_env,
-            "CORRAL_SOCKET": f"{self.spec.folder}/shim.sock",
-        }
-        if self._hook_folder is not None:
-            env = with_hook(env, self._hook_folder)
-        account = self.account.env if self.account is not None else {}
-        env = self._inside.env({**env, **account}, self.spec.work)
+        env = rank_environment(
+            self.spec,
+            own_env,
+            hook_folder=self._hook_folder,
+            account=self.account,
+            inside=self._inside,
+        )
 
         def child(stdio: tuple[int, int, int]) -> Child:
             return Child(
@@ -242,7 +244,7 @@ class AttemptLife:
         if self._grace.runs:
             return
         if record["code"] == 0:
-            self._setup_is_over(setup)
+            setup.close()  # what it left in the background goes on
             self._start_ranks()
             return
         code, number = record["code"], record["signal"]
@@ -254,11 +256,6 @@ class AttemptLife:
         self._trouble_kind = TroubleKind.SETUP
         self._ledger.record(self._with_trouble(record))
         self._stop_attempt(PEER_GRACE_SECONDS, self._trouble, save=False)
-
-    def _setup_is_over(self, setup: Rank) -> None:
-        """Close the descriptors of the setup. Processes that it left in the background
-        continue, because the ranks may need them."""
-        setup.close()
 
     def _with_trouble(self, record: Record) -> Record:
         """Return the record of a rank's end, with the reason of the attempt's failure
@@ -392,6 +389,8 @@ class AttemptLife:
         elif kind == "phase":
             self.state.take_phase(message, self.spec.ranks)
             self._schedule_publish()
+        elif kind == "imports":
+            keep_imports(self.spec.folder, message["names"])
         elif kind == "stalled":
             self._lines.tell_agents(report_record(message))
         elif kind == "save":

@@ -10,8 +10,8 @@ import socket
 import stat
 import sys
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -24,9 +24,11 @@ from corral.agent.processes import LocalProcess, myself
 from corral.agent.shim.attempt_life import AttemptLife
 from corral.agent.shim.attempt_record import reserve_bytes
 from corral.agent.shim.begin_mark import record_begin
+from corral.agent.shim.create_containment import create_containment
 from corral.agent.shim.event_loop import Loop
 from corral.agent.shim.file_names import PID_FILE, SOCKET
 from corral.agent.shim.filesystem_view import inside_of
+from corral.agent.shim.host_file import with_host_file
 from corral.agent.shim.next_attempt import (
     NAME,
     call_myself,
@@ -34,7 +36,12 @@ from corral.agent.shim.next_attempt import (
     next_attempt,
 )
 from corral.agent.shim.state import Record
-from corral.agent.shim.user_isolation import Apart
+from corral.agent.shim.warm_standby import (
+    PreparedAttempt,
+    prepare_standby,
+    standby_request,
+    wait_for_spec,
+)
 from corral.wire.shim_spec import ShimSpec, decode_shim_spec
 
 PR_SET_CHILD_SUBREAPER: Final = 36
@@ -49,35 +56,59 @@ def main(connection: socket.socket) -> bool:
 
     Returns: whether this process can serve another attempt.
     """
-    spec = _read_spec(connection)
-    folder = Path(spec.folder)
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    line = _read_line(connection)
+    standby: PreparedAttempt | None = None
+    if (request := standby_request(line)) is not None:
+        try:
+            standby = prepare_standby(*request)
+        except OSError as trouble:
+            os.write(2, f"no warm interpreter: {trouble}\n".encode())
+            return False
+        received = wait_for_spec(standby, connection, lambda: _read_line(connection))
+        if received is None:
+            return False
+        line = received
+    spec = decode_shim_spec(line)
+    folder = Path(spec.folder)
     call_myself(NAME)
     try:
         journal = Journal.create(folder / FILE, 2 * reserve_bytes(len(spec.ranks)))
     except FileExistsError:
+        _remove(standby)
         connection.sendall(b'{"type":"taken"}\n')
         return False
     except OSError as trouble:
+        _remove(standby)
         _send_refusal(connection, f"the attempt's journal cannot be written: {trouble}")
         return False
     loop = Loop()
     try:
-        life = _create_attempt(spec, loop, journal)
+        life = _create_attempt(spec, loop, journal, standby)
         server = _open_attempt_socket(folder, life.account)
     except OSError as trouble:
         reason = f"the attempt cannot be started on this node: {trouble}"
         journal.append(
             {"type": "ended", "at": wall(), "trouble": reason, "infra": True}
         )
+        _remove(standby)
         _send_refusal(connection, reason)
         return False
-    _run_event_loop(life, loop, server, connection)
+    _run_event_loop(life, loop, server, connection, standby)
     return leaves_nothing(life)
 
 
+def _remove(standby: PreparedAttempt | None) -> None:
+    if standby is not None:
+        standby.remove()
+
+
 def _run_event_loop(
-    life: AttemptLife, loop: Loop, server: socket.socket, connection: socket.socket
+    life: AttemptLife,
+    loop: Loop,
+    server: socket.socket,
+    connection: socket.socket,
+    standby: PreparedAttempt | None,
 ) -> None:
     woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -101,26 +132,23 @@ def _run_event_loop(
     loop.watch(server.fileno(), accept)
     life.connect(connection, watches=True)
     life.begin()
+    if standby is not None:
+        standby.close()
     loop.run()
     for name in (SOCKET, PID_FILE):
         (Path(life.spec.folder) / name).unlink(missing_ok=True)
 
 
-def _create_attempt(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife:
+def _create_attempt(
+    spec: ShimSpec, loop: Loop, journal: Journal, standby: PreparedAttempt | None
+) -> AttemptLife:
     """Create the attempt's logs, containment and socket. Raises: OSError."""
     folder = Path(spec.folder)
     me = myself()
     me.record(folder / PID_FILE)
     logs = open_logs(spec, loop)
-    limits = containment.ContainmentLimits(
-        pids=spec.pids,
-        cpu_millis=spec.cpu_millis,
-        memory_bytes=spec.memory_bytes,
-        devices=None
-        if spec.devices is None
-        else {rank: tuple(rank_devices) for rank, rank_devices in spec.devices},
-    )
-    group = _create_containment(spec, limits, logs[spec.ranks[0]].say)
+    say = logs[spec.ranks[0]].say
+    group = create_containment(spec, say) if standby is None else standby.group
     journal.append(launch_record(spec, group, me))
     user = account_from(spec.account)
     if user is not None:
@@ -131,16 +159,25 @@ def _create_attempt(spec: ShimSpec, loop: Loop, journal: Journal) -> AttemptLife
         for work_path in (spec.work, *([spec.beside] if spec.beside else [])):
             _change_owner(Path(work_path), user)
     record_begin(spec.folder, spec.work)
-    view = containment.settle(group)
-    return AttemptLife(
-        spec,
+    if standby is None:
+        view = containment.settle(group)
+        inside = inside_of(spec.image, view if spec.apart else None)
+    else:
+        inside = standby.inside
+        for warning in standby.warnings:
+            say(warning)
+    life = AttemptLife(
+        replace(spec, env=with_host_file(spec.env, spec.folder)),
         loop,
         journal,
         group,
         logs,
         user,
-        inside_of(spec.image, view if spec.apart else None),
+        inside,
     )
+    if standby is not None:
+        life.spawn_rank = standby.spawner(say)
+    return life
 
 
 def launch_record(
@@ -166,23 +203,6 @@ def open_logs(spec: ShimSpec, loop: Loop) -> dict[int, RankLog]:
         number: RankLog(folder / f"rank-{number}.log", loop.now)
         for number in spec.ranks
     }
-
-
-def _create_containment(
-    spec: ShimSpec, limits: containment.ContainmentLimits, say: Callable[[str], None]
-) -> containment.Containment:
-    """Create the containment that the spec plans, or the next weaker kind that works
-    now."""
-    mark = f"CORRAL_SOCKET={spec.folder}/{SOCKET}"
-    furnish = Apart(**spec.apart).furnish if spec.apart is not None else None
-    for kind in containment.from_on(spec.containment):
-        try:
-            return containment.create(
-                kind, name=spec.group, mark=mark, limits=limits, furnish=furnish
-            )
-        except OSError as trouble:
-            say(f"the processes cannot be contained by a {kind}: {trouble}")
-    raise OSError("no containment is available for the processes")
 
 
 def _open_attempt_socket(folder: Path, user: JobAccount | None) -> socket.socket:
@@ -215,7 +235,7 @@ def _change_owner(whole: Path, user: JobAccount) -> None:
     whole.chmod(0o700)
 
 
-def _read_spec(connection: socket.socket) -> ShimSpec:
+def _read_line(connection: socket.socket) -> bytes:
     connection.settimeout(PATIENCE_SECONDS)
     received = bytearray()
     while not received.endswith(b"\n"):
@@ -223,7 +243,7 @@ def _read_spec(connection: socket.socket) -> ShimSpec:
         if not data:
             raise ConnectionResetError("the agent disconnected before it sent a spec")
         received += data
-    return decode_shim_spec(bytes(received))
+    return bytes(received)
 
 
 def _send_refusal(connection: socket.socket, why: str) -> None:

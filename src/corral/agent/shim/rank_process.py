@@ -10,7 +10,7 @@ from typing import Final
 
 from corral.agent.output_capture import RankLog
 from corral.agent.shim.event_loop import Loop
-from corral.agent.shim.spawn import Child, spawn
+from corral.agent.shim.spawn import Child, Spawned, spawn
 from corral.agent.shim.stdin_wait import waits_for_input
 
 READ_BYTES: Final = 65536
@@ -82,14 +82,17 @@ class Rank:
         self._failure = -1
 
     def start(
-        self, child: Callable[[tuple[int, int, int]], Child], ran: Callable[[], None]
+        self,
+        child: Callable[[tuple[int, int, int]], Child],
+        ran: Callable[[], None],
+        start_process: Callable[[Child], Spawned] = spawn,
     ) -> None:
-        """Fork the process that `child` describes. `ran` is called when the program
+        """Start the process that `child` describes. `ran` is called when the program
         runs or could not be started. Raises: OSError."""
         theirs_in, self.stdin = os.pipe2(os.O_CLOEXEC)
         self._output, theirs_out = os.pipe2(os.O_CLOEXEC)
         try:
-            spawned = spawn(child((theirs_in, theirs_out, theirs_out)))
+            spawned = start_process(child((theirs_in, theirs_out, theirs_out)))
         except OSError:
             os.close(self.stdin)
             os.close(self._output)

@@ -25,7 +25,15 @@ from corral.domain.bounds import (
 )
 
 Record = dict[str, Any]
-SPENT: Final = ("data_seconds", "compute_seconds", "save_seconds")
+SPENT: Final = (
+    "data_seconds",
+    "data_read_seconds",
+    "data_decode_seconds",
+    "data_copy_seconds",
+    "compute_seconds",
+    "save_seconds",
+    "restore_seconds",
+)
 PHASE_LETTERS: Final = 64
 COUNTED_SECONDS: Final = ("data_seconds", "compute_seconds")
 PACE: Final = ("rank", "step", "data_seconds", "compute_seconds", "wait_seconds")
@@ -221,6 +229,7 @@ def save_record(message: Record, attempt: int, at: float) -> Record:
         "verified_at": None
         if message.get("verified_at") is None
         else number("verified_at", message["verified_at"], most=MOST_MOMENT),
+        **({"reshards": False} if message.get("reshards") is False else {}),
     }
 
 
@@ -261,6 +270,9 @@ def progress_record(message: Record, at: float) -> Record:
         if rate is None
         else number("samples_per_second", rate),
         **{name: number(name, field(message, name, 0.0)) for name in SPENT},
+        "memory_step": None
+        if (memory_step := message.get("memory_step")) is None
+        else integer("memory_step", memory_step, least=0),
         "at": number("at", at, most=MOST_MOMENT),
     }
 

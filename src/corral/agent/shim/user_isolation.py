@@ -28,12 +28,14 @@ class Apart:
         tmp: whether the attempt has its own /tmp and /var/tmp.
         folder: the attempt's folder, which holds the files of its /tmp.
         seen: folders below /tmp that ranks can still see.
+        memory: a folder below /dev/shm that ranks can still see; "": none.
     """
 
     shm: bool
     tmp: bool
     folder: str
     seen: Sequence[str] = ()
+    memory: str = ""
 
     def furnish(self) -> None:
         """Mount the attempt's own /dev/shm, /tmp and /var/tmp. Called in a mount
@@ -42,7 +44,7 @@ class Apart:
         Raises: OSError.
         """
         if self.shm and os.path.isdir(_SHM):
-            kernel_mounts.mount("tmpfs", _SHM, "tmpfs", _FLAGS, "mode=1777")
+            self._furnish_memory()
         if not self.tmp:
             return
         with ExitStack() as stack:
@@ -60,6 +62,18 @@ class Apart:
             for path, source in visible_sources.items():
                 os.makedirs(path, mode=0o755, exist_ok=True)
                 kernel_mounts.bind(source, path)
+
+    def _furnish_memory(self) -> None:
+        """Mount an own /dev/shm, in which the folder of the job's saves is the only
+        thing that other attempts see."""
+        with ExitStack() as stack:
+            source = ""
+            if self.memory and os.path.isdir(self.memory):
+                source = _descriptor_path(stack, Path(self.memory))
+            kernel_mounts.mount("tmpfs", _SHM, "tmpfs", _FLAGS, "mode=1777")
+            if source:
+                os.makedirs(self.memory, mode=0o755, exist_ok=True)
+                kernel_mounts.bind(source, self.memory)
 
     def _source(self, name: str) -> Path:
         """Create and return the folder to be mounted in place of the temporary folder

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.agent import containment, journal
+from corral.agent.keeping.memory_folders import MemoryFolders
 from corral.agent.launcher import PID_FILE as LAUNCHER
 from corral.agent.processes import LocalProcess, children
 from corral.agent.shim.file_names import PID_FILE as SHIM
@@ -28,6 +29,7 @@ def kill_node(node_dir: Path) -> None:
     left.
     """
     halted = _suspend_node(node_dir)
+    MemoryFolders(node_dir=node_dir).free_all()
     for file in node_dir.glob(f"attempts/*/{journal.FILE}"):
         with suppress(OSError, ValueError, KeyError):
             records = journal.read(file) or []

@@ -17,6 +17,7 @@ from corral.agent.host_environment import (
 )
 from corral.agent.image.root import ImageRoot
 from corral.agent.job_account import JobAccount
+from corral.agent.keeping.memory_folders import VARIABLE
 from corral.agent.mig import MigPart, read_parts
 from corral.agent.ray_program import launch_files
 from corral.agent.shim.user_isolation import Apart, own_code
@@ -75,7 +76,12 @@ def shim_spec_on(
         or (_memory_share(launch, settings) if shares else 0),
         account=None if account is None else asdict(account),
         apart=_isolation_spec(
-            folder_of(node_dir, launch.key), account, settings, policy, image
+            folder_of(node_dir, launch.key),
+            account,
+            settings,
+            policy,
+            image,
+            env.get(VARIABLE, ""),
         ),
         devices=gpu_devices(launch, settings, parts=_mig_parts(launch, node_dir)),
         image=_image_spec(image, folder_of(node_dir, launch.key)),
@@ -123,6 +129,7 @@ def _isolation_spec(
     settings: NodeSettings,
     policy: NodePolicy,
     image: ImageRoot | None,
+    memory: str,
 ) -> dict[str, Any] | None:
     """Return how ranks with their own account are isolated from other users; None if
     they are not isolated. An image has its own /tmp."""
@@ -131,7 +138,15 @@ def _isolation_spec(
     visible_paths = (str(folder), account.home, *settings.shared, *own_code())
     private = policy.tmp == "private"
     tmp = private and (image is None or not image.root)
-    return asdict(Apart(shm=private, tmp=tmp, folder=str(folder), seen=visible_paths))
+    return asdict(
+        Apart(
+            shm=private,
+            tmp=tmp,
+            folder=str(folder),
+            seen=visible_paths,
+            memory=memory,
+        )
+    )
 
 
 def _memory_share(launch: Launch, settings: NodeSettings) -> int:

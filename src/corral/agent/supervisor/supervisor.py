@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from corral.agent import containment, journal
 from corral.agent.clocks import wall
 from corral.agent.image.root import ImageRoot
 from corral.agent.job_account import JobAccount
+from corral.agent.keeping.memory_folders import MemoryFolders
 from corral.agent.launcher_client import LauncherClient
 from corral.agent.outputs.kept_folders import KeptWorks
 from corral.agent.outputs.work_record import MODEL, WORK
@@ -32,6 +34,7 @@ from corral.agent.supervisor.attach import AttachRefused, Input, open_terminal
 from corral.agent.supervisor.attempt import Supervised, connect_shim
 from corral.agent.supervisor.kill_node import kill_node
 from corral.agent.supervisor.shim_spec import folder_of, shim_spec_on
+from corral.agent.supervisor.warm_standbys import WarmStandbys
 from corral.agent.user_accounts import load_policy
 from corral.agent.watching.rank_reports import RankReport
 from corral.agent.watching.stall_evidence import EVIDENCE_FOLDER
@@ -67,6 +70,8 @@ class Supervisor:
         self._launches: dict[AttemptKey, Launch] = {}
         self._launcher = LauncherClient(self._node_dir, self._living_shim)
         self._background: set[asyncio.Task[None]] = set()
+        self._warm = WarmStandbys(self._node_dir, self._launcher.fork)
+        self._memory = MemoryFolders(node_dir=self._node_dir)
         self.kept_works = KeptWorks(attempts=self._node_dir / "attempts")
 
     async def start(self) -> None:
@@ -78,6 +83,8 @@ class Supervisor:
         if self.containment.kind != containment.CGROUP:
             log.warning("attempts are contained by a %s: %s", *self.containment)
         await self._launcher.start()
+        self._memory.root = _root_of(self._launcher.pid)
+        await asyncio.to_thread(self._memory.sweep)
         paths = (self._node_dir / "attempts").glob(f"*/{journal.FILE}")
         await asyncio.gather(*(self._adopt_attempt(file.parent) for file in paths))
 
@@ -123,7 +130,7 @@ class Supervisor:
                 launch,
                 node_dir=self._node_dir,
                 work=work,
-                env=env,
+                env={**env, **self._prepare_memory(launch, account)},
                 settings=self._settings,
                 containment=self.containment.kind,
                 image=image,
@@ -132,10 +139,25 @@ class Supervisor:
                 if account is not None
                 else NodePolicy(),
             )
-            await attempt.start(self._launcher.fork, spec)
+            spec, standby = self._warm.take(spec)
+            await attempt.start(self._warm.fork_for(standby), spec)
         except (OSError, Trouble) as trouble:
             reason = f"the attempt cannot be started on this node: {trouble}"
             attempt.refuse(reason, infra=True)
+
+    def _prepare_memory(
+        self, launch: Launch, account: JobAccount | None
+    ) -> Mapping[str, str]:
+        """Return the variable with the folder of the job's saves in memory. A pilot's
+        node has none, because no next attempt comes to it."""
+        if is_part(self._settings.node):
+            return {}
+        present = {job for job, _ in self._attempts}
+        return self._memory.prepare(launch, account, present=present)
+
+    def free_memory(self) -> None:
+        """Free the memory of saves of jobs that have had no attempt here for long."""
+        self._memory.free_waiting({job for job, _ in self._attempts})
 
     def stop(self, stop: Stop) -> None:
         """Stop the attempt: SIGTERM, grace period, SIGKILL, until no process is left. A
@@ -188,6 +210,10 @@ class Supervisor:
         del self._attempts[key]
         launch = self._launches.pop(key, None)
         self._in_background(attempt.close())
+        if all(job != key[0] for job, _ in self._attempts):
+            exits = attempt.seen.exits
+            is_clean = bool(exits) and all(exit.clean for _, exit in exits)
+            self._memory.ended(key[0], is_clean=is_clean)
         work = attempt.folder / WORK
         saves = [Path(save.path) for save in attempt.seen.saves if not save.quarantined]
         has_saves = any(path.is_relative_to(work) for path in saves)
@@ -266,6 +292,7 @@ class Supervisor:
 
     async def close(self) -> None:
         """Disconnect from the launcher and the shims, which continue with their ranks."""
+        await self._warm.close()
         self._launcher.close()
         await asyncio.gather(*(attempt.close() for attempt in self._attempts.values()))
         await asyncio.gather(*self._background)
@@ -274,11 +301,17 @@ class Supervisor:
         attempt = Supervised(
             key=key,
             folder=folder_of(self._node_dir, key),
-            on_change=self._on_change,
+            on_change=partial(self._attempt_changed, key),
             wall=wall,
         )
         self._attempts[key] = attempt
         return attempt
+
+    def _attempt_changed(self, key: AttemptKey) -> None:
+        # a pilot's node serves one attempt
+        if key in self._attempts and not is_part(self._settings.node):
+            self._warm.look(self._attempts[key])
+        self._on_change()
 
     async def _adopt_attempt(self, folder: Path) -> None:
         job, _, number = folder.name.rpartition(".")
@@ -311,6 +344,11 @@ class Supervisor:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def _root_of(launcher_pid: int | None) -> Path:
+    """Return the root directory that the launcher, and so the ranks, see."""
+    return Path("/") if launcher_pid is None else Path(f"/proc/{launcher_pid}/root")
 
 
 def _write_private(file: Path, content: bytes) -> None:

@@ -1,8 +1,9 @@
-"""The file that counts the optimizer steps of a program, in the folder of an attempt."""
+"""Files that the Python of a rank runs at its start, in the folder of an attempt."""
 
+import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,11 @@ from typing import Final
 FOLDER: Final = "watch"
 # PyTorch records its last collective operations if it is above 0
 RECORDED_COLLECTIVES: Final = {"TORCH_FR_BUFFER_SIZE": "2000"}
-_HOOK: Final = Path(__file__).parent / "hook" / "sitecustomize.py"
+HOOK_FILE: Final = "sitecustomize.py"
+WARM_FILE: Final = "warm_start.py"
+IMPORTS_FILE: Final = "imports.json"
+WARM_VARIABLE: Final = "CORRAL_WARM_START"
+_HOOKS: Final = Path(__file__).parent / "hook"
 
 
 def lay_out_hook(attempt_folder: str) -> str | None:
@@ -20,12 +25,26 @@ def lay_out_hook(attempt_folder: str) -> str | None:
     folder = Path(attempt_folder) / FOLDER
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
-        shutil.copyfile(_HOOK, folder / _HOOK.name)
+        shutil.copyfile(_HOOKS / HOOK_FILE, folder / HOOK_FILE)
         # the umask of the agent is narrower
         folder.chmod(0o755)
-        (folder / _HOOK.name).chmod(0o644)
+        (folder / HOOK_FILE).chmod(0o644)
         return str(folder)
     return None
+
+
+def lay_out_warm_start(attempt_folder: str, imports: Sequence[str]) -> str:
+    """Put the hook, the program of a warm interpreter and the names of the modules that
+    it imports into the attempt's folder. Return the folder of these files. Raises:
+    OSError."""
+    if (hook := lay_out_hook(attempt_folder)) is None:
+        raise OSError("the node has no room for the files of a warm interpreter")
+    folder = Path(hook)
+    shutil.copyfile(_HOOKS / WARM_FILE, folder / WARM_FILE)
+    (folder / IMPORTS_FILE).write_text(json.dumps(list(imports)))
+    for name in (WARM_FILE, IMPORTS_FILE):
+        (folder / name).chmod(0o644)
+    return hook
 
 
 def with_hook(env: Mapping[str, str], folder: str) -> dict[str, str]:

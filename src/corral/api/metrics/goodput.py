@@ -1,22 +1,47 @@
 """Metrics of GPU usage: GPU-seconds by outcome, and the useful share of GPU-seconds
 (0055)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from corral.api.metrics.families import MetricFamily, counter, gauge
 from corral.domain.ids import QueueName
 from corral.domain.ledger import AMOUNTS, UsageAmounts
-from corral.insight.reports import UsageReport, other_gpu_seconds
+from corral.insight.reports import (
+    UsageReport,
+    ettr,
+    mttf_seconds,
+    mttr_seconds,
+    other_gpu_seconds,
+    slow_gpu_seconds,
+    useful_gpu_seconds,
+)
 
 CAME_OF: Final = {  # what an attempt's seconds are, each of one kind
     "useful": "useful",
     "start-up": "starting",
+    "restores": "restoring",
+    "hangs": "hung",
     "checkpoints": "saving",
     "failures": "failed",
     "preemptions": "preempted",
     "stops": "stopped",
 }
+DERIVED: Final[Mapping[str, Callable[[UsageAmounts], float]]] = {
+    "useful": useful_gpu_seconds,
+    "slow ranks": slow_gpu_seconds,
+    "other": other_gpu_seconds,
+}
+_PERIOD: Final = "of jobs since yesterday (UTC)"
+RELIABILITY: Final = (
+    ("ettr_ratio", f"Effective training time ratio {_PERIOD}.", ettr),
+    ("mttf_seconds", f"Mean time to failure {_PERIOD}.", mttf_seconds),
+    (
+        "mttr_seconds",
+        f"Mean time from a failure to the next step {_PERIOD}.",
+        mttr_seconds,
+    ),
+)
 SENSED: Final = {name: name for name in ("measured", "used", "idle")}
 
 
@@ -68,20 +93,38 @@ def goodput(report: UsageReport) -> Iterator[MetricFamily]:
         ((row.name, kind), getattr(row.amounts, f"{name}_gpu_seconds"))
         for row in report.rows
         for kind, name in CAME_OF.items()
+        if kind not in DERIVED
     ]
-    other_rows = [
-        ((row.name, "other"), other_gpu_seconds(row.amounts)) for row in report.rows
+    spent += [
+        ((row.name, kind), seconds_of(row.amounts))
+        for row in report.rows
+        for kind, seconds_of in DERIVED.items()
     ]
     yield gauge(
         "corral_queue_recent_gpu_seconds",
         "GPU-seconds held since yesterday (UTC), by outcome, running attempts included.",
-        [*spent, *other_rows],
+        spent,
         ("queue", "kind"),
     )
+    yield from _reliability(report)
+
+
+def _reliability(report: UsageReport) -> Iterator[MetricFamily]:
+    """Yield the effective training time ratio, and the mean times to failure and to
+    repair, of the cluster and of each queue."""
+    for name, about, value_of in RELIABILITY:
+        whole = value_of(report.total)
+        yield gauge(f"corral_{name}", about, [] if whole is None else [((), whole)])
+        rows = [
+            ((row.name,), value)
+            for row in report.rows
+            if (value := value_of(row.amounts)) is not None
+        ]
+        yield gauge(f"corral_queue_{name}", about, rows, ("queue",))
 
 
 def _useful_share(one: UsageAmounts) -> float:
     """Return the useful share of the allocated GPU-seconds, at most 1 because clocks
     may differ slightly; -1 if none were allocated."""
     allocated = one.allocated_gpu_seconds
-    return min(1.0, one.useful_gpu_seconds / allocated) if allocated > 0 else -1.0
+    return min(1.0, useful_gpu_seconds(one) / allocated) if allocated > 0 else -1.0

@@ -87,6 +87,7 @@ class LendingEngine:
     name: str
     cannot: Mapping[str, EngineLimit]
     driver: BatchSystem
+    restarts_in_place: bool = False
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     links: HeadLinks

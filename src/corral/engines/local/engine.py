@@ -42,6 +42,7 @@ class LocalEngine:
     on_death: Callable[[], None] = lambda: None
     name: str = NAME
     cannot: Mapping[str, EngineLimit] = field(default_factory=dict)
+    restarts_in_place: bool = True
     could_bring: Sequence[NodeKind] = ()
     shown_by: str = ""
     trouble: str = ""

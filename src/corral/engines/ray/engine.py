@@ -65,6 +65,7 @@ class RayEngine:
     cluster: str = ""
     name: str = NAME
     cannot: Mapping[str, EngineLimit] = field(default_factory=dict)
+    restarts_in_place: bool = False
     could_bring: Sequence[NodeKind] = ()
     trouble: str = ""
     is_unreachable: bool = False

@@ -6,12 +6,13 @@ from typing import NamedTuple
 from corral.domain.attempt import Allocation, Attempt
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
-from corral.domain.job_states import LEAVING, LIVE
+from corral.domain.job_states import LIVE
 from corral.domain.queue_policy import Preempt
 from corral.domain.queue_tree import QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import AllocationKey
 from corral.reconcile.changeset import Draft
+from corral.reconcile.in_place import leaving_seats
 from corral.reconcile.preemption.reservations import gang_later, running_gang
 from corral.schedule import Roster, RunningGang
 from corral.schedule.preemption.candidates import Alike, Listed
@@ -132,7 +133,7 @@ def roster_of(
             return _look_again(draft, live, job, attempt, over)
         return None
 
-    leaving = sorted(map(_sort_entry, draft.in_states(*LEAVING)))
+    leaving = sorted(map(_sort_entry, leaving_seats(draft)))
     return Roster(groups, [listed.job for listed in leaving], look)
 
 

@@ -26,6 +26,7 @@ from corral.reconcile.attained_service import (
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.takings import tell_taking
 from corral.reconcile.preemption.texts import (
+    given_text,
     is_untold,
     kept_text,
     left_seconds,
@@ -34,9 +35,14 @@ from corral.reconcile.preemption.texts import (
     name_of,
     right_text,
 )
+from corral.reconcile.preemption.victim_records import (
+    build_victim,
+    told_before,
+    update_victim,
+)
+from corral.reconcile.sizes import smaller_shapes
 from corral.reconcile.usage import priority_of
 from corral.schedule import Decision, Placed, Preempted, Reasons, Reserved, RunningGang
-from corral.schedule.defragment import Relocated
 from corral.schedule.waiting import Reason
 
 
@@ -65,7 +71,7 @@ def running_gang(
     seats = [
         allocation.seat
         for allocation in draft.seats_of(attempt)
-        if not allocation.charged
+        if not allocation.charged and allocation.seat.node not in attempt.stays_on
     ]
     millis = sum(seat.gpu_millis for seat in seats)
     return RunningGang(
@@ -85,6 +91,7 @@ def running_gang(
         served_seconds=job.served_seconds,
         serves_since=serves_since(attempt),
         protected_until=attempt.protected_until,
+        smaller=() if stopping else smaller_shapes(draft, job, attempt, seats),
     )
 
 
@@ -124,6 +131,11 @@ def reserved_of(draft: Draft) -> list[Reserved]:
                 _still_there(draft, standing_reservation, victim)
                 for victim in standing_reservation.victims
             ),
+            staying=tuple(
+                (victim.job, victim.to)
+                for victim in standing_reservation.victims
+                if victim.given_nodes and victim.gone_at is None
+            ),
         )
         for standing_reservation in standing_reservations(draft)
         if standing_reservation.latest_start is None
@@ -148,8 +160,8 @@ def _still_there(draft: Draft, reservation: Reservation, victim: Victim) -> bool
 
 
 def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
-    """Yield each job that is to be moved and has not stopped yet, with each of its new
-    seats."""
+    """Yield each job that is to be moved or resized and has not stopped yet, with each
+    of its new seats."""
     for standing_reservation in standing_reservations(draft):
         for victim in standing_reservation.victims:
             job = draft.job(victim.job)
@@ -199,34 +211,6 @@ def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
     )
 
 
-def update_victim(draft: Draft, victim: Victim) -> Victim:
-    """Return the victim; with its loss, if its end was seen in this pass."""
-    job = draft.job(victim.job)
-    is_same_attempt = job is not None and job.attempt == victim.attempt
-    if victim.gone_at is not None or (
-        is_same_attempt and job and job.state.is_on_nodes
-    ):
-        return victim
-    receipt = next(
-        (
-            receipt
-            for receipt in draft.receipts
-            if (receipt.job, receipt.attempt) == (victim.job, victim.attempt)
-            and receipt.kind.is_preemption
-        ),
-        None,
-    )
-    if receipt is None:
-        return replace(victim, gone_at=draft.now.wall)
-    return replace(
-        victim,
-        gone_at=draft.now.wall,
-        steps_lost=receipt.steps_lost,
-        gpu_seconds_lost=receipt.gpu_seconds_lost,
-        loss=receipt.loss,
-    )
-
-
 def _why_ended(draft: Draft, one: Reservation) -> str:
     job = draft.job(one.job)
     if job is None or job.state != JobState.QUEUED:
@@ -269,7 +253,7 @@ def take_in(draft: Draft, decision: Decision) -> None:
         _end_placed(draft, placed)
     for job in decision.dropped:
         _end_reservation(draft, job)
-    told_victims = _told_before(draft) if decision.reserved else {}
+    told_victims = told_before(draft) if decision.reserved else {}
     for reserved in decision.reserved:
         _record_reservation(
             draft, reserved, decision.preempted, told_victims.get(reserved.job, [])
@@ -285,7 +269,7 @@ def _record_reservation(
     before: list[Victim],
 ) -> None:
     victims = tuple(
-        _build_victim(draft, preempted)
+        build_victim(draft, preempted)
         for preempted in preempted
         if preempted.by == reserved.job
     )
@@ -302,22 +286,6 @@ def _record_reservation(
     )
     text = f"{name_of(draft, reserved.job)}: {kept_text(draft, draft.reservations[reserved.job])}"
     draft.tell(EventKind.RESERVED, text, job=reserved.job)
-
-
-def _build_victim(draft: Draft, one: Preempted) -> Victim:
-    job, attempt = draft.job(one.job), draft.attempt(one.job)
-    assert job is not None
-    assert attempt is not None
-    min_runtime_left = max(0.0, min_runtime_left_seconds(draft, job, attempt))
-    return Victim(
-        job=one.job,
-        attempt=job.attempt,
-        due_at=draft.now.wall + min_runtime_left,
-        why=one.why,
-        gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
-        to=one.to if isinstance(one, Relocated) else (),
-        shape=one.shape if isinstance(one, Relocated) else None,
-    )
 
 
 def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
@@ -348,50 +316,6 @@ def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
         if not (is_untold(draft, victim) or victim.why == PreemptWhy.ROOM)
     )
     return (*_gone_before(draft, id), *leaving)
-
-
-def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
-    """Return, by waiting job, the jobs that stop for it or have just left for it,
-    because seats were reserved for it earlier."""
-    victims_by_job: dict[JobId, list[Victim]] = {}
-    preempted_jobs = {
-        receipt.job for receipt in draft.receipts if receipt.kind.is_preemption
-    }
-    for job in draft.all_jobs():
-        leaves = job.state == JobState.STOPPING or job.id in preempted_jobs
-        attempt = draft.attempt(job.id) if leaves else None
-        if attempt is not None and attempt.gave_way_to is not None:
-            victim = Victim(
-                job=job.id,
-                attempt=job.attempt,
-                due_at=job.since,
-                why=_why_then(draft, attempt.gave_way_to, job),
-                gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
-            )
-            victims_by_job.setdefault(attempt.gave_way_to, []).append(
-                update_victim(draft, victim)
-            )
-    return victims_by_job
-
-
-def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
-    """Return the right by which the victim was stopped, as the reservation for the job
-    `by` records it. Without such a record, return the right that applies between two
-    such jobs, as in schedule.victims."""
-    reservation = draft.reservations.get(by) or draft.world.reservations.get(by)
-    for known_victim in reservation.victims if reservation is not None else ():
-        if (known_victim.job, known_victim.attempt) == (victim.id, victim.attempt):
-            return known_victim.why
-    attempt = draft.attempt(victim.id)
-    if attempt is not None and attempt.relocated:
-        return PreemptWhy.ROOM
-    taker = draft.job(by)
-    if victim.spec.preemptible:
-        return PreemptWhy.PREEMPTIBLE
-    if taker is None or taker.spec.queue != victim.spec.queue:
-        return PreemptWhy.RECLAIM
-    is_equal = taker.spec.priority == victim.spec.priority
-    return PreemptWhy.SERVICE if is_equal else PreemptWhy.PRIORITY
 
 
 def _end_reservation(
@@ -436,13 +360,21 @@ def _tell_due(draft: Draft, reservation: Reservation) -> None:
         )
         if is_moved:
             reason = moved_text(draft, reserving_job, victim)
+        elif victim.given_nodes:
+            right = right_text(draft, reserving_job, job, victim.why)
+            reason = given_text(draft, reserving_job, victim, right)
         moved = draft.move(
             job, JobEvent.PREEMPTED, reason=reason, code=ReasonCode.PREEMPTED
         )
         draft.put(replace(moved, why=StopWhy.PREEMPT))
-        draft.put_attempt(
-            replace(attempt, gave_way_to=reserving_job.id, relocated=is_moved)
-        )
+        attempt = replace(attempt, gave_way_to=reserving_job.id, relocated=is_moved)
+        if victim.given_nodes and victim.shape is not None:
+            attempt = replace(
+                attempt,
+                resized_to=victim.shape.nodes,
+                stays_on=tuple(seat.node for seat in victim.to),
+            )
+        draft.put_attempt(attempt)
 
 
 # -- receipts ------------------------------------------------------------------------------

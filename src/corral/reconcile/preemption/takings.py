@@ -24,6 +24,8 @@ def account_of(draft: Draft, victim: Victim) -> Taken:
         gpu_millis=victim.gpu_millis,
         moved_to=where_text(victim.to) if is_moved else "",
         loss=victim.loss,
+        nodes=victim.given_nodes,
+        of_nodes=victim.of_nodes,
     )
 
 

@@ -139,6 +139,16 @@ def moved_text(draft: Draft, by: Job, victim: Victim) -> str:
     return f"moved to {where_text(victim.to)} to make room for {name} of queue {by.spec.queue}"
 
 
+def given_text(draft: Draft, by: Job, victim: Victim, right: str) -> str:
+    """Return the reason why an elastic job gives nodes. For example: gives 2 of 4 nodes
+    to big (j7) of queue a, because this job is preemptible, and goes on with 2."""
+    rest = victim.of_nodes - victim.given_nodes
+    return (
+        f"gives {victim.given_nodes} of {victim.of_nodes} nodes to "
+        f"{name_of(draft, by.id)} {right}, and goes on with {rest}"
+    )
+
+
 def kept_text(draft: Draft, one: Reservation) -> str:
     victims = [victim for victim in one.victims if victim.gone_at is None]
     millis = one.shape.gpu_millis
@@ -148,6 +158,13 @@ def kept_text(draft: Draft, one: Reservation) -> str:
     )
     if not victims:
         if not one.victims and one.moved_for is not None:
+            attempt = draft.attempt(one.job)
+            if attempt is not None and attempt.resized_to is not None:
+                node_count = len(attempt.seats) - attempt.resized_to
+                return (
+                    f"{reservation_text}, which gave {node_count} of {len(attempt.seats)} "
+                    f"nodes to {name_of(draft, one.moved_for)}"
+                )
             return (
                 f"{reservation_text}, which was moved to make room for "
                 f"{name_of(draft, one.moved_for)}"
@@ -165,6 +182,13 @@ def kept_text(draft: Draft, one: Reservation) -> str:
         for victim in victims
     )
     when = f"in {seconds:.0f} s, after its minimum run time" if seconds > 0 else "now"
+    if all(victim.given_nodes for victim in victims):
+        given_texts = ", ".join(
+            f"{name_of(draft, victim.job)} saves and gives {victim.given_nodes} of "
+            f"{victim.of_nodes} nodes"
+            for victim in victims
+        )
+        return f"{reservation_text}; {given_texts} {when}"
     return (
         f"{reservation_text}; {names} {'has' if len(victims) == 1 else 'have'} to save and "
         f"stop {when}"

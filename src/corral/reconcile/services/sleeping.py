@@ -18,9 +18,9 @@ from corral.domain.usage import Reservation
 from corral.reconcile.changeset import Draft
 from corral.reconcile.preemption.reservations import (
     end_reservations_on,
-    update_victim,
 )
 from corral.reconcile.preemption.takings import tell_taking
+from corral.reconcile.preemption.victim_records import update_victim
 from corral.reconcile.resized_allocations import lent_part, memory_only, resize
 from corral.reconcile.services.finished_requests import has_finished
 from corral.reconcile.services.lending import (

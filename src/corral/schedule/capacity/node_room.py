@@ -11,9 +11,11 @@ from corral.domain.attempt import Allocation, Seat
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
 from corral.domain.resources import Resources
+from corral.domain.store_url import is_store_url
 from corral.domain.units import MILLIS_PER_GPU
 
 _WHOLE: Final = MILLIS_PER_GPU
+STORE_MARK: Final = "store"  # of an address in an object store
 # of taking so much of a GPU's free thousandths, in GPUs
 Waste = Callable[[int, int], float]
 
@@ -440,7 +442,9 @@ def slices_for(asked_millis: int, cut: int) -> int:
 
 def mark_of(node: Node, path: str) -> str | None:
     """Return the mark of the longest declared shared path that contains `path` on the
-    node; else None."""
+    node; else None. All nodes see the same object store."""
+    if is_store_url(path):
+        return STORE_MARK
     marks = dict(node.inventory.shared)
     return marks.get(covering(marks, path)) if marks else None
 

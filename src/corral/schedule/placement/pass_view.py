@@ -59,9 +59,16 @@ class PassView:
 
     def take(self, gang: Waiting, seats: Sequence[Seat]) -> None:
         """Assign these seats to the gang from now on."""
+        self.take_seats(seats, gang.kin, gang.place.apart_from)
+
+    def take_seats(
+        self, seats: Sequence[Seat], kin: str, apart_from: Sequence[str]
+    ) -> None:
+        """Assign these seats from now on to a gang with this name, which stays apart
+        from others."""
         for seat in seats:
             with self.change(seat.node) as room:
-                room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+                room.take(seat, kin=kin, apart_from=apart_from)
 
     def see(self, stop: float) -> None:
         """Show only the capacity that a gang may use if the gang ends by the time

@@ -35,33 +35,54 @@ class Cost(NamedTuple):
     began: float
 
 
+CandidateKey = tuple[JobId, NodeId | None]
 NOTHING = Cost(0, 0.0, float("-inf"), 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimCandidate:
     """A running gang that might be stopped for a waiting gang, with the cost of
-    stopping it."""
+    stopping it. `seats` are those that it gives: all, or with `node` only those on this
+    node, while the gang goes on with its others."""
 
     running: RunningGang
     holding: QuotaHolding
     cost: Cost
+    seats: tuple[Seat, ...]
+    node: NodeId | None = None
+
+    @property
+    def key(self) -> CandidateKey:
+        return self.running.job, self.node
 
     @classmethod
     def of(
-        cls, running: RunningGang, types: Mapping[NodeId, Sequence[str]], cost: Cost
+        cls,
+        running: RunningGang,
+        types: Mapping[NodeId, Sequence[str]],
+        cost: Cost,
+        *,
+        seats: tuple[Seat, ...] | None = None,
+        node: NodeId | None = None,
     ) -> "VictimCandidate":
-        """Return the candidate for a running gang. `types`: types of each node's GPUs
-        by index."""
-        running_gang = running
+        """Return the candidate for a running gang.
+
+        Args:
+            types: Types of each node's GPUs by index.
+            seats: The seats that it gives; None: all.
+            node: The node that it gives, if it goes on with its others.
+        """
+        given_seats = running.seats if seats is None else seats
         holding = holding_of(
-            running_gang.queue,
-            running_gang.user,
-            running_gang.seats,
+            running.queue,
+            running.user,
+            given_seats,
             types,
-            preemptible=running_gang.preemptible,
+            preemptible=running.preemptible,
         )
-        return cls(running=running_gang, holding=holding, cost=cost)
+        return cls(
+            running=running, holding=holding, cost=cost, seats=given_seats, node=node
+        )
 
 
 def on_nodes(
@@ -70,7 +91,7 @@ def on_nodes(
     """Return, for each node, the candidates with a seat on it, the cheapest first."""
     victim_candidates_by_node: dict[NodeId, list[VictimCandidate]] = defaultdict(list)
     for victim_candidate in sorted(some, key=lambda one: one.cost):
-        for seat in victim_candidate.running.seats:
+        for seat in victim_candidate.seats:
             victim_candidates_by_node[seat.node].append(victim_candidate)
     return victim_candidates_by_node
 
@@ -111,7 +132,7 @@ class Search:
     asked: tuple[tuple[str, int], ...]
     by_node: Mapping[NodeId, Sequence[VictimCandidate]]
     right: Callable[[VictimCandidate], PreemptWhy | None]
-    chosen: dict[JobId, tuple[VictimCandidate, PreemptWhy]] = field(
+    chosen: dict[CandidateKey, tuple[VictimCandidate, PreemptWhy]] = field(
         default_factory=dict
     )
     _freed: dict[NodeId, int] = field(default_factory=dict)
@@ -123,7 +144,7 @@ class Search:
             freed_seats = (
                 seat
                 for candidate in node_candidates
-                for seat in candidate.running.seats
+                for seat in candidate.seats
                 if seat.node == node
             )
             self._freed[node] = sum(len(seat.gpus) for seat in freed_seats)
@@ -189,7 +210,7 @@ class Search:
                 continue
             nodes.append(group[room_index])
             for victim_candidate in need:
-                self._take(victim_candidate, self.right(victim_candidate))
+                self._take(victim_candidate, self._right_now(victim_candidate))
         return nodes if len(nodes) == self.shape.nodes else []
 
     def _with_freed(
@@ -201,7 +222,7 @@ class Search:
         freed = {
             seat.node
             for victim_candidate, _ in self.chosen.values()
-            for seat in victim_candidate.running.seats
+            for seat in victim_candidate.seats
         } - node_ids
         return (
             [*nodes, *(room for room in group if room.id in freed)] if freed else nodes
@@ -231,8 +252,8 @@ class Search:
         alone: VictimCandidate | None = None
         for victim_candidate in self.by_node.get(room.id, ()):
             if (
-                victim_candidate.running.job in self.chosen
-                or self.right(victim_candidate) is None
+                victim_candidate.key in self.chosen
+                or self._right_now(victim_candidate) is None
             ):
                 continue
             if alone is None and self._is_enough(room, victim_candidate):
@@ -265,9 +286,7 @@ class Search:
     def _is_enough(self, room: NodeRoom, one: VictimCandidate) -> bool:
         """Return whether stopping this candidate alone makes enough room on the node."""
         resources = self.shape.resources
-        freed_gpus = sum(
-            len(seat.gpus) for seat in one.running.seats if seat.node == room.id
-        )
+        freed_gpus = sum(len(seat.gpus) for seat in one.seats if seat.node == room.id)
         if not resources.is_share and room.whole + freed_gpus < resources.gpus:
             return False
         pretended = room.copy()
@@ -280,7 +299,7 @@ class Search:
         leaving_victims = [
             candidate
             for candidate, _ in self.chosen.values()
-            if any(seat.node == room.id for seat in candidate.running.seats)
+            if any(seat.node == room.id for seat in candidate.seats)
         ]
         pretended = room.copy() if leaving_victims else room
         for victim_candidate in leaving_victims:
@@ -295,15 +314,15 @@ class Search:
         """Choose further victims, the cheapest first, as the queue's limits need.
         Return whether they now suffice."""
         everybody = {
-            candidate.running.job: candidate
+            candidate.key: candidate
             for node_candidates in self.by_node.values()
             for candidate in node_candidates
         }
         for victim_candidate in sorted(everybody.values(), key=lambda one: one.cost):
             if self._is_let():
                 return True
-            reason = self.right(victim_candidate)
-            if victim_candidate.running.job not in self.chosen and reason is not None:
+            reason = self._right_now(victim_candidate)
+            if victim_candidate.key not in self.chosen and reason is not None:
                 self._take(victim_candidate, reason)
         return self._is_let()
 
@@ -314,20 +333,29 @@ class Search:
     def _take(self, one: VictimCandidate, why: PreemptWhy | None) -> None:
         if why is not None:
             self.standing.give(one.holding)
-            self.chosen[one.running.job] = (one, why)
+            self.chosen[one.key] = (one, why)
 
     def _spare(self, one: VictimCandidate) -> None:
         self.standing.take(one.holding)
-        del self.chosen[one.running.job]
+        del self.chosen[one.key]
+
+    def _right_now(self, one: VictimCandidate) -> PreemptWhy | None:
+        """Return the right to the candidate; None without a right, and for a node of a
+        gang that can give no more nodes than those already chosen."""
+        if one.node is not None:
+            node_count = sum(job == one.running.job for job, _ in self.chosen)
+            if node_count >= one.running.spare_nodes:
+                return None
+        return self.right(one)
 
 
 def _free_victim_seats(room: NodeRoom, one: VictimCandidate) -> None:
-    for seat in one.running.seats:
+    for seat in one.seats:
         if seat.node == room.id:
             room.give(seat, kin=one.running.kin, apart_from=one.running.apart_from)
 
 
 def _take(room: NodeRoom, one: VictimCandidate) -> None:
-    for seat in one.running.seats:
+    for seat in one.seats:
         if seat.node == room.id:
             room.take(seat, kin=one.running.kin, apart_from=one.running.apart_from)

@@ -11,17 +11,24 @@ get the least work done is stopped first.
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from typing import Final, NamedTuple
 
+from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.queue_policy import Policy
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy
 from corral.schedule.capacity.node_room import NodeRoom
-from corral.schedule.decision import Admission, Preempted, Reserved
+from corral.schedule.decision import Admission, Reserved, Shrunk
 from corral.schedule.preemption.by_service import Buying, price_of
 from corral.schedule.preemption.candidates import Roster
+from corral.schedule.preemption.node_parts import (
+    candidate_sets,
+    given_part,
+    preempted_of,
+)
 from corral.schedule.preemption.rights import Gpus, PreemptionRights
 from corral.schedule.preemption.service_candidates import Sales
 from corral.schedule.preemption.victim_search import (
@@ -92,6 +99,7 @@ class Victims:
         self._candidates: dict[JobId, VictimCandidate] = {}
         self._by_work: dict[JobId, VictimCandidate] = {}
         self._doomed: set[JobId] = set()
+        self._staying: dict[JobId, tuple[Seat, ...]] = {}
         self._left: list[VictimCandidate] | None = None
         self._leaving_nodes: set[NodeId] | None = None
         self._without: tuple[tuple[int, ...], dict[NodeId, NodeRoom]] | None = None
@@ -101,9 +109,11 @@ class Victims:
         self._prices: dict[tuple[object, ...], tuple[Shape, float]] = {}
         self._found = 0
 
-    def doom(self, victims: Sequence[JobId]) -> None:
-        """Mark these jobs as already stopping."""
-        self._doomed.update(victims)
+    def doom(self, reserved: Reserved) -> None:
+        """Mark the victims of this reservation as already stopping. Those that give
+        only some of their nodes go on with the others."""
+        self._doomed.update(reserved.victims)
+        self._staying.update(reserved.staying)
         self._left = self._leaving_nodes = self._without = None
 
     def choose(
@@ -126,7 +136,7 @@ class Victims:
         admission = admission or self._buy_places(gang, shapes, ground)
         if admission is not None:
             self._found += 1
-            self.doom(admission.reserved.victims)
+            self.doom(admission.reserved)
         return admission
 
     def _can_have_victims(self, gang: Waiting) -> bool:
@@ -172,7 +182,13 @@ class Victims:
                         for victim_candidate in able
                     ]
                 admission = self._first(
-                    gang, shapes, able, leaving, ground, self._rights.right
+                    gang,
+                    shapes,
+                    able,
+                    leaving,
+                    ground,
+                    self._rights.right,
+                    in_parts=True,
                 )
         if admission is None:
             self._in_vain.add(like)
@@ -269,7 +285,7 @@ class Victims:
             self._leaving_nodes = {
                 seat.node
                 for victim_candidate in leaving
-                for seat in victim_candidate.running.seats
+                for seat in victim_candidate.seats
             }
         return self._leaving_nodes
 
@@ -297,8 +313,15 @@ class Victims:
         if self._left is None:
             roster = self._all().roster
             jobs = dict.fromkeys((*roster.leaving, *sorted(self._doomed)))
-            self._left = [
+            leaving = [
                 self._candidate(running_gang) for running_gang in roster.some(jobs)
+            ]
+            self._left = [
+                given_part(candidate, self._staying[job], self._types)
+                if (job := candidate.running.job) in self._staying
+                and not candidate.running.stopping
+                else candidate
+                for candidate in leaving
             ]
         return self._left
 
@@ -365,6 +388,8 @@ class Victims:
         leaving: list[VictimCandidate],
         ground: Ground,
         right: Right,
+        *,
+        in_parts: bool = False,
     ) -> Admission | None:
         pretended = self._rooms_without(leaving, ground)
         for settled in _SETTLED:
@@ -375,8 +400,11 @@ class Victims:
             ]
             if settled and len(eligible_victims) in (0, len(able)):
                 continue  # the second round is the same
-            for shape in shapes:
-                admission = self._way(gang, shape, eligible_victims, pretended, right)
+            sets = list(
+                candidate_sets(eligible_victims, self._types, in_parts=in_parts)
+            )
+            for shape, candidates in product(shapes, sets):
+                admission = self._way(gang, shape, candidates, pretended, right)
                 if admission is not None:
                     return admission
         return None
@@ -388,7 +416,7 @@ class Victims:
         if self._without is None or self._without[0] != ground.version:
             pretended = {room.id: room for room in ground.rooms()}
             for node in {
-                seat.node for candidate in leaving for seat in candidate.running.seats
+                seat.node for candidate in leaving for seat in candidate.seats
             }:
                 if node in pretended:
                     pretended[node] = pretended[node].copy()
@@ -419,27 +447,25 @@ class Victims:
             found_way.victims or self._standing.is_own(gang.queue, asked_millis)
         ):
             return None
-        victims = tuple(
-            victim_candidate.running.job for victim_candidate, _ in found_way.victims
-        )
+        preempted = preempted_of(gang, found_way.victims)
         return Admission(
             reserved=Reserved(
-                job=gang.job, shape=shape, seats=found_way.seats, victims=victims
+                job=gang.job,
+                shape=shape,
+                seats=found_way.seats,
+                victims=tuple(victim.job for victim in preempted),
+                staying=tuple(
+                    (victim.job, victim.to)
+                    for victim in preempted
+                    if isinstance(victim, Shrunk)
+                ),
             ),
-            preempted=tuple(
-                Preempted(
-                    job=victim_candidate.running.job,
-                    by=gang.job,
-                    why=reason,
-                    lost_gpu_seconds=victim_candidate.running.lost_gpu_seconds,
-                )
-                for victim_candidate, reason in found_way.victims
-            ),
+            preempted=preempted,
         )
 
 
 def _free_victim_seats(rooms: Mapping[NodeId, NodeRoom], one: VictimCandidate) -> None:
-    for seat in one.running.seats:
+    for seat in one.seats:
         if seat.node in rooms:
             running = one.running
             rooms[seat.node].give(seat, kin=running.kin, apart_from=running.apart_from)

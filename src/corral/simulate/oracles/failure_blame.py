@@ -4,12 +4,14 @@ attempt."""
 from corral.domain.attempt import Seat
 from corral.domain.cause import Cause
 from corral.domain.failure_class import FailureKind
+from corral.domain.ids import AttemptNumber
 from corral.domain.job import Job
 from corral.domain.job_states import JobState, StopWhy
 from corral.domain.node_signal import SignalKind
 from corral.domain.observed_state import AttemptKey
 from corral.domain.reason_code import ReasonCode
 from corral.domain.world import Changes
+from corral.simulate.oracles.in_place import is_paid_now
 from corral.simulate.recorded_state import Books
 
 ENDING_XIDS = (79, 94, 95, 119, 48)  # these end who is on that GPU
@@ -25,6 +27,7 @@ class FailureBlameOracle:
         self._before: dict[str, Job] = {}
         self._fruitless: dict[str, int] = {}
         self._furthest: dict[str, int] = {}
+        self._ended_at: dict[str, int] = {}
 
     def check(self, changes: Changes) -> None:
         for job in changes.jobs:
@@ -36,11 +39,15 @@ class FailureBlameOracle:
     def _job(self, before: Job, job: Job) -> None:
         key = (job.id, before.attempt)
         self._budgets(before, job, key)
-        if before.state == JobState.RECOVERING and job.state in (
+        is_in_place = job.attempt != before.attempt and self._is_in_place(job)
+        has_recovered = before.state == JobState.RECOVERING and job.state in (
             JobState.QUEUED,
             JobState.FAILED,
-        ):
+        )
+        if is_in_place or has_recovered:
             self._explained(key)
+        if is_in_place and not self._attempt_end_cause(key):
+            self._books.breach("I7", f"{key} was restarted, but no fault had occurred")
         if (
             job.state == JobState.RECOVERING != before.state
             and not self._attempt_end_cause(key)
@@ -53,20 +60,34 @@ class FailureBlameOracle:
         if job.state == JobState.FAILED and not before.state.is_final:
             self._failed(job, key)
 
+    def _is_in_place(self, job: Job) -> bool:
+        return self._books.attempts[job.id, job.attempt].in_place
+
+    def _paid_ends(self, before: Job, job: Job) -> list[AttemptKey]:
+        """Return the attempts whose ends this commit may charge: the newest, and the one
+        before it if its restart in place was not paid until now."""
+        unpaid = before.unpaid
+        keys = [(job.id, before.attempt)]
+        if unpaid is not None and is_paid_now(before, job):
+            keys.insert(0, (job.id, unpaid.attempt.number))
+        return keys
+
     def _budgets(self, before: Job, job: Job, key: AttemptKey) -> None:
         own_exits = self._books.evidence.own[key]
-        hung = self._hung(key)
-        if job.user_retries > before.user_retries and not own_exits and not hung:
+        paid_keys = self._paid_ends(before, job)
+        by_user = [k for k in paid_keys if self._is_users_end(k)]
+        if job.user_retries - before.user_retries > len(by_user):
             infra_cause = self._infra(key) or "no fault occurred"
             self._books.breach(
                 "I17", f"the end of {key} counts as the user's fault: {infra_cause}"
             )
-        if job.infra_retries > before.infra_retries and not self._infra(key):
+        by_infra = [k for k in paid_keys if self._infra(k)]
+        if job.infra_retries - before.infra_retries > len(by_infra):
             self._books.breach(
                 "I17",
                 f"the end of {key} counts as a fault of the cluster: ranks failed {own_exits}",
             )
-
+        self._one_payer(before, job)
         if (
             job.user_retries > job.spec.retry.user
             or job.infra_retries > job.spec.retry.infra
@@ -74,13 +95,36 @@ class FailureBlameOracle:
             self._books.breach(
                 "I17", f"{job.id} is tried again beyond its retry budget"
             )
-        if job.user_retries > before.user_retries:
-            self._crash_loop(job, self._books.attempts[key].last_step or -1)
+        charged = job.user_retries - before.user_retries
+        for paid_key in by_user[:charged]:
+            self._crash_loop(job, self._books.attempts[paid_key].last_step or -1)
+
+    def _is_users_end(self, key: AttemptKey) -> bool:
+        return bool(self._books.evidence.own[key]) or self._hung(key)
+
+    def _one_payer(self, before: Job, job: Job) -> None:
+        """Check I17: once it is decided who pays for a restart in place, its failed
+        attempt has the cause that pays, and one budget has paid."""
+        unpaid = before.unpaid
+        if unpaid is None or not is_paid_now(before, job):
+            return
+        key = (job.id, unpaid.attempt.number)
+        cause = self._books.attempts[key].cause
+        charged = job.user_retries - before.user_retries
+        if cause == Cause.USER and charged < 1:
+            self._books.breach("I17", f"no budget has paid for the end of {key}")
+        if cause == Cause.INFRA and not self._infra(key):
+            self._books.breach(
+                "I17", f"the end of {key} is recorded as a fault of the cluster"
+            )
 
     def _crash_loop(self, job: Job, reached: int) -> None:
         """Check I17: after three failures in a row without further progress, a job is
         not tried again."""
         further = reached > self._furthest.get(job.id, -1)
+        if job.spec.checkpoint is None:  # it counts from 0 in each attempt
+            further |= reached > 0 and reached != self._ended_at.get(job.id)
+        self._ended_at[job.id] = reached
         self._furthest[job.id] = max(reached, self._furthest.get(job.id, -1))
         self._fruitless[job.id] = 1 if further else self._fruitless.get(job.id, 0) + 1
         if self._fruitless[job.id] >= 3:
@@ -163,6 +207,11 @@ class FailureBlameOracle:
                 return f"{seat.node} was silent"
             if self._has_broken_gpu(key, seat):
                 return f"{seat.node} reported a fault of its GPU soon after its end"
+        if books.attempts[key].in_place:
+            # the fault of its node may be older than the attempt
+            previous = (key[0], AttemptNumber(key[1] - 1))
+            if books.placed_at[key] + CLOCKS_SECONDS > books.now():
+                return self._infra(previous)
         return ""
 
     def _hung(self, key: AttemptKey) -> bool:

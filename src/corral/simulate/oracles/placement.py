@@ -53,7 +53,8 @@ class PlacementOracle:
             if attempt.number == 1:
                 self._after(job, jobs)
             self._check_array_limit(job, jobs)
-            if job.id not in job_ids:
+            # one in place has not waited, and takes nothing from those that wait
+            if job.id not in job_ids and not attempt.in_place:
                 self._check_queue_order(job, jobs, attempt)
 
     def _port(self, allocation: Allocation) -> None:

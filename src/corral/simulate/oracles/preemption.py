@@ -2,10 +2,10 @@
 reservations."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from corral.domain.attempt import Allocation, Attempt, Seat, SeatState
+from corral.domain.attempt import Allocation, Attempt, SeatState
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.job_states import JobState, StopWhy
@@ -16,8 +16,9 @@ from corral.domain.receipt import ReceiptKind
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.usage import PreemptWhy, Reservation, Victim
 from corral.domain.world import AllocationKey, Changes
+from corral.simulate.oracles.in_place import gpus_of, in_place_keys, is_paid_now
 from corral.simulate.oracles.lending import gives_back
-from corral.simulate.oracles.relocation import Moving, awaited
+from corral.simulate.oracles.relocation import Moving, awaited, receipt_kind
 from corral.simulate.recorded_state import Books
 
 MARGIN_SECONDS = 3.0  # between what happens on a node and what a head knows of it
@@ -34,10 +35,6 @@ class _Held:
     job: JobId
     node: NodeId
     millis: int
-
-
-def _gpus_of(seats: Iterable[Seat]) -> set[tuple[NodeId, int]]:
-    return {(seat.node, index) for seat in seats for index in seat.gpus}
 
 
 class Giving:
@@ -76,13 +73,16 @@ class Giving:
                 given_counts[jobs[attempt.job].spec.queue] += (
                     self._books.charged_millis(attempt.seats)
                 )
+        kept_before = frozenset(self._kept)
         for reservation in sorted(changes.reservations, key=lambda one: not one.ended):
             self._reservation(reservation, jobs, changes, given_counts)
         for job in changes.jobs:
             previous_job = self._books.jobs.get(job.id, job)
             self._job(job, attempts.get((job.id, previous_job.attempt)), changes)
         for attempt in new_attempts:
-            self._nobody_slips_in(attempt)
+            # it had its seats before those that are kept from now on
+            kept_jobs = kept_before if attempt.in_place else self._kept.keys()
+            self._nobody_slips_in(attempt, kept_jobs)
         self._placed(changes.allocations, new_attempts, jobs)
 
     def is_kept(self, job: JobId) -> bool:
@@ -162,18 +162,17 @@ class Giving:
             for allocation in allocations
             if allocation.state == SeatState.HELD
         }
-        self._held |= {
-            key: holdings[key] for key in holdings.keys() & self._held.keys()
-        }
+        standing_keys = (self._held.keys() | in_place_keys(new)) & holdings.keys()
+        self._held |= {key: holdings[key] for key in standing_keys}
         held_before = self._sum_held_millis(jobs)
         self._held |= holdings
         held_after = self._sum_held_millis(jobs)
         recorded: Counter[QueueName] = Counter()
         for attempt in new:
             recorded[jobs[attempt.job].spec.queue] += attempt.borrowed_gpu_millis
-        freely = Counter[QueueName]()
+        freely = Counter[QueueName]()  # without those that had these seats before
         for attempt in new:
-            if jobs[attempt.job].spec.preemptible:
+            if jobs[attempt.job].spec.preemptible and not attempt.in_place:
                 freely[jobs[attempt.job].spec.queue] += self._books.charged_millis(
                     attempt.seats
                 )
@@ -366,10 +365,8 @@ class Giving:
         self, before: Job, job: Job, attempt: Attempt, changes: Changes
     ) -> None:
         """Check that a preempted job pays for no failure, and has its receipt."""
-        if (job.infra_retries, job.user_retries) != (
-            before.infra_retries,
-            before.user_retries,
-        ):
+        users = before.user_retries + is_paid_now(before, job)
+        if (job.infra_retries, job.user_retries) != (before.infra_retries, users):
             self._books.breach("I17", f"{job.id} used a retry by being preempted")
         preempting_job = attempt.gave_way_to
         assert preempting_job is not None
@@ -377,8 +374,7 @@ class Giving:
             receipt
             for receipt in changes.receipts
             if (receipt.job, receipt.attempt) == (job.id, attempt.number)
-            and receipt.kind
-            == (ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION)
+            and receipt.kind == receipt_kind(attempt)
         ]
         if [receipt.others for receipt in receipts] != [(preempting_job,)]:
             self._books.breach(
@@ -406,16 +402,17 @@ class Giving:
             )
             self._books.breach("receipt", text)
 
-    def _nobody_slips_in(self, attempt: Attempt) -> None:
-        """Check that reserved whole GPUs are given to no other gang."""
-        own_gpus = _gpus_of(attempt.seats)
-        for reservation in self._kept.values():
+    def _nobody_slips_in(self, attempt: Attempt, kept_jobs: Set[JobId]) -> None:
+        """Check that whole GPUs kept for one of these jobs go to no other gang."""
+        own_gpus = gpus_of(attempt.seats)
+        reservations = [self._kept[job] for job in self._kept.keys() & kept_jobs]
+        for reservation in reservations:
             if reservation.job == attempt.job or reservation.shape.resources.is_share:
                 continue
-            if shared_gpus := own_gpus & _gpus_of(reservation.seats):
+            if shared_gpus := own_gpus & gpus_of(reservation.seats):
                 text = f"{attempt.job} got {sorted(shared_gpus)}, kept for {reservation.job}"
                 self._books.breach("kept", text)
-        for reservation in self._kept.values():
+        for reservation in reservations:
             for job, node, index in awaited(reservation):
                 if job != attempt.job and (node, index) in own_gpus:
                     text = f"{attempt.job} is placed on GPU {index} of {node}, kept for {job}"

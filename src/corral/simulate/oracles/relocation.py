@@ -7,11 +7,18 @@ from corral.domain.job import Job
 from corral.domain.queue_tree import QueueTree
 from corral.domain.receipt import Receipt, ReceiptKind
 from corral.domain.units import MILLIS_PER_GPU
-from corral.domain.usage import PreemptWhy, Reservation
+from corral.domain.usage import Reservation
 from corral.domain.world import Changes
 from corral.simulate.recorded_state import Books
 
 HOUR_SECONDS = 3600.0  # worlds last for less than a day: all that was lost counts
+
+
+def receipt_kind(attempt: Attempt) -> ReceiptKind:
+    """Return the kind of the receipt of an attempt that made room for another job."""
+    if attempt.resized_to is not None:
+        return ReceiptKind.SHRINK
+    return ReceiptKind.RELOCATION if attempt.relocated else ReceiptKind.PREEMPTION
 
 
 class Moving:
@@ -97,12 +104,12 @@ class Moving:
 
 
 def awaited(kept: Reservation) -> set[tuple[JobId, str, int]]:
-    """Return the GPUs to which jobs are being moved, each as (job, node, GPU index).
+    """Return the GPUs on which moved or shrunk jobs go on, each as (job, node, GPU index).
     Until that job has stopped, no other job may get the GPU."""
     return {
         (victim.job, str(seat.node), index)
         for victim in kept.victims
-        if victim.why == PreemptWhy.ROOM and victim.gone_at is None
+        if victim.gone_at is None
         for seat in victim.to
         for index in seat.gpus
     }

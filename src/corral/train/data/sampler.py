@@ -1,61 +1,61 @@
 """A sampler that shuffles the indices of samples, divides them among the ranks, and
 repeats none within an epoch."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from corral.domain.errors import Refusal
+from corral.train.data.stream_position import DataChanged, StreamPosition
+
+__all__ = ["DataChanged", "Sampler"]
 
 
-class DataChanged(Refusal):
-    """The error for a saved data position that was saved for other data than the
-    present data."""
-
-    code = "data_changed"
-
-
-class Sampler:
+class Sampler(StreamPosition):
     """Endless batches of sample indices for this rank. Use it as the `batch_sampler` of
     a DataLoader.
 
     All epochs form one stream of samples. Each epoch is a permutation of `length`
     samples that depends only on the seed and the epoch. A global batch is the next
-    `batch_size` x world size samples of the stream, and may span two epochs, so that
-    every rank always has a whole batch. The position is the number of samples consumed
-    by all ranks. It is valid for any number of ranks, and each sample appears once in
-    an epoch even if the number of ranks changes. Rank and world size are taken from
-    RANK and WORLD_SIZE if they are not given.
+    `global_batch` samples of the stream (`batch_size` x world size, if `batch_size` is
+    given), and may span two epochs. The position is the number of samples consumed by
+    all ranks. It is valid for any number of ranks, and each sample appears once in an
+    epoch even if the number of ranks changes. Rank and world size are taken from RANK
+    and WORLD_SIZE if they are not given.
 
-    Raises: ValueError unless length and batch_size are at least 1.
+    With `global_batch`, the batch of all ranks together stays the same for any number of
+    ranks. With `micro_batch`, a rank gets its share in several batches of at most that
+    size: read them with `Run.micro_batches`, which gives the weight of each.
+
+    Raises: ValueError unless length and all sizes are at least 1, and exactly one of
+    batch_size and global_batch is given.
     """
 
     def __init__(
         self,
         length: int,
-        batch_size: int,
+        batch_size: int | None = None,
         seed: int = 0,
         *,
+        global_batch: int | None = None,
+        micro_batch: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        if min(length, batch_size) < 1 or seed < 0:
+        if length < 1 or seed < 0:
             raise ValueError(
-                "length and batch_size must be at least 1 and seed at least 0, but they are "
-                f"{length}, {batch_size} and {seed}"
+                "length must be at least 1 and seed at least 0, but they are "
+                f"{length} and {seed}"
             )
-        self.length = length
-        self.batch_size = batch_size
-        self.seed = seed
-        self.rank = int(os.environ.get("RANK", 0)) if rank is None else rank
-        self.world_size = (
-            int(os.environ.get("WORLD_SIZE", 1)) if world_size is None else world_size
+        super().__init__(
+            batch_size,
+            global_batch=global_batch,
+            micro_batch=micro_batch,
+            rank=rank,
+            world_size=world_size,
         )
-        self.consumed = 0  # by the training loops of all ranks
-        self._issued = 0  # the same, as far as handed out: a DataLoader may run ahead
-        self._counts_itself = True
+        self.length = length
+        self.seed = seed
         self._shuffled: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
 
     @property
@@ -64,24 +64,11 @@ class Sampler:
         return self.consumed // self.length
 
     def __iter__(self) -> Iterator[list[int]]:
-        self._issued = self.consumed
-        while True:
-            batch = self._batch_at(self._issued)
-            self._issued += self.batch_size * self.world_size
+        for start, count in self._passes_from(self.consumed):
+            batch = [self._sample_at(place) for place in range(start, start + count)]
             if self._counts_itself:
-                self.consumed = self._issued
+                self._count_pass()
             yield batch
-
-    def count_on_delivery(self) -> None:
-        """Let only calls of `delivered` advance the position from now on. Use this if a
-        loader prefetches batches, because prefetched batches are not consumed yet."""
-        self._counts_itself = False
-
-    def delivered(self) -> None:
-        """Advance the position by one global batch, because the training loop has taken
-        its next batch. All ranks do this alike."""
-        if not self._counts_itself:
-            self.consumed += self.batch_size * self.world_size
 
     def state_dict(self) -> dict[str, int]:
         return {"consumed": self.consumed, "length": self.length, "seed": self.seed}
@@ -92,21 +79,9 @@ class Sampler:
 
         Raises: DataChanged if the position was saved for other data or another order.
         """
-        their_shape = (state["length"], state["seed"])
-        if their_shape != (self.length, self.seed):
-            raise DataChanged(
-                f"the save has {their_shape[0]} samples with seed {their_shape[1]}, but this "
-                f"sampler has {self.length} samples with seed {self.seed}",
-                hint="use the same dataset and seed, or set another checkpoint path",
-            )
-        self.consumed = self._issued = state["consumed"]
-
-    def _batch_at(self, position: int) -> list[int]:
-        start_index = position + self.rank * self.batch_size
-        return [
-            self._sample_at(sample_index)
-            for sample_index in range(start_index, start_index + self.batch_size)
-        ]
+        self._check_same("length", state["length"], self.length)
+        self._check_same("seed", state["seed"], self.seed)
+        self._continue_from(state["consumed"])
 
     def _sample_at(self, place: int) -> int:
         epoch, index = divmod(place, self.length)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from corral.domain.errors import Trouble
 from corral.domain.keep_rule import (
     KeepRule,
     Metrics,
@@ -24,7 +23,9 @@ from corral.domain.keep_rule import (
     reasons_to_keep,
     save_key,
 )
-from corral.train.save.manifest import MANIFEST, Broken, decode
+from corral.train.save.checkpoint_store import Fenced, SaveSlot, SaveTarget
+from corral.train.save.file_writing import HashedFile, sync_directory, write_whole
+from corral.train.save.manifest import MANIFEST, Broken, FileEntry, decode
 
 PARTIAL: Final = ".partial"
 QUARANTINED: Final = ".quarantined"
@@ -34,21 +35,31 @@ _ATTEMPT: Final = re.compile(r"attempt-([0-9]+)")
 _STEP: Final = re.compile(r"step-([0-9]+)(|\.partial|\.quarantined(?:-[0-9]+)?)")
 
 
-class Fenced(Trouble):
-    """The error for an attempt that may not save any more, because a newer attempt of
-    the job has begun."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot(SaveSlot):
+    """A complete save in a directory."""
 
-    code = "fenced"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Slot:
-    """Identity of a save: its attempt and step. Slots sort by age: saves of a newer
-    attempt are newer."""
-
-    attempt: int
-    step: int
     path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderTarget:
+    """The directory into which the ranks write the files of one save."""
+
+    directory: Path
+    bytes_per_second: float | None = None  # None: no cap
+
+    def create(self, name: str) -> HashedFile:
+        """Create a file of the save. Raises: OSError."""
+        return HashedFile(self.directory / name, self.bytes_per_second)
+
+    def write(self, name: str, data: bytes) -> FileEntry:
+        """Write a whole small file, durably. Raises: OSError."""
+        return write_whole(self.directory / name, data)
+
+    def sync(self) -> None:
+        """Make the names of the files durable. Raises: OSError."""
+        sync_directory(self.directory)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +70,7 @@ class Shelf:
     root: Path
     job: str
     attempt: int
+    bytes_per_second: float | None = None  # cap on what each rank writes
 
     @property
     def directory(self) -> Path:
@@ -83,24 +95,30 @@ class Shelf:
             if slot.attempt < self.attempt:
                 shutil.rmtree(slot.path, ignore_errors=True)
 
-    def begin(self, step: int) -> Path:
-        """Return an empty directory into which the save of a step is written.
+    def begin(self, step: int) -> FolderTarget:
+        """Make an empty directory into which the save of a step is written.
 
         Raises: Fenced if a newer attempt has begun.
         """
-        self._not_fenced()
+        self.check_fence()
         partial = self.partial(step)
         if partial.exists():
             shutil.rmtree(partial)
         partial.mkdir(parents=True)
-        return partial
+        return FolderTarget(directory=partial, bytes_per_second=self.bytes_per_second)
 
-    def publish(self, step: int) -> Path:
-        """Rename a completely written save to its final name, durably.
+    def publish(self, step: int, target: SaveTarget, manifest: bytes) -> Path:
+        """Write the manifest of a save, and rename the save to its final name, durably.
 
         Raises: Fenced if a newer attempt has begun.
         """
-        self._not_fenced()
+        self.check_fence()
+        target.write(MANIFEST, manifest)
+        target.sync()
+        return self._rename(step)
+
+    def _rename(self, step: int) -> Path:
+        self.check_fence()
         target = self.target(step)
         if target.exists():  # an earlier life of this same attempt came as far
             put_aside(target, "the same attempt saved this step again")
@@ -112,14 +130,15 @@ class Shelf:
             raise
         return target
 
-    def _not_fenced(self) -> None:
+    def check_fence(self) -> None:
+        """Check that this attempt may save. Raises: Fenced if a newer one has begun."""
         newer = max(attempts(self.root), default=0)
         if newer > self.attempt:
             raise Fenced(
                 f"attempt {newer} has begun, so attempt {self.attempt} can no longer save"
             )
 
-    def abandon(self, step: int) -> None:
+    def abandon(self, step: int, target: SaveTarget | None) -> None:
         """Remove the files that a failed save has left."""
         shutil.rmtree(self.partial(step), ignore_errors=True)
 
@@ -130,7 +149,7 @@ class Shelf:
             for slot in _find_save_slots(self.root, "")
             if (slot.path / MANIFEST).is_file()
         ]
-        return sorted(slots, reverse=True)
+        return sorted(slots, key=lambda slot: slot.age_key, reverse=True)
 
     def prune(
         self,
@@ -254,15 +273,6 @@ def attempts(root: Path) -> Iterator[int]:
         for entry in os.scandir(root):
             if match := _ATTEMPT.fullmatch(entry.name):
                 yield int(match[1])
-
-
-def sync_directory(path: Path) -> None:
-    """Sync a directory, so that its file names are durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _find_save_slots(root: Path, suffix: str) -> Iterator[Slot]:

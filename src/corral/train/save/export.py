@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 
 from corral.domain.errors import Refusal
-from corral.train.save.checkpoint_dir import sync_directory
+from corral.train.save.file_writing import sync_directory
 from corral.train.save.saved_tensors import SavedTensor, SavedTensors
 
 MODEL: Final = "model/"

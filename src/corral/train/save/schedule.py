@@ -10,6 +10,10 @@ from corral.train.save.interval import gang_mtbf_seconds, interval_seconds
 # the first save comes early: it is the one that is measured
 FIRST_SECONDS: Final = 10.0
 FIRST_STEPS: Final = 20
+# a cheap save is made at least as often as it takes a thousandth of the time: programs
+# fail more often than nodes, and how often is not measured
+MOST_COSTS: Final = 1000.0
+SHORTEST_SECONDS: Final = 1.0
 QUIET_STEPS: Final = 64  # what a step takes while nothing is written
 
 
@@ -20,13 +24,15 @@ class SaveSchedule:
 
     `fixed_seconds` None: the interval is chosen from the measurements.
     `before_seconds`: how long the job had trained when this attempt began. `failures`:
-    how many attempts had failed by that time.
+    how many attempts had failed by that time. `is_near`: the saves are cheap ones, in
+    the memory of the nodes.
     """
 
     fixed_seconds: float | None
     node_mtbf_seconds: float
     nodes: int
     failures: int = 0
+    is_near: bool = False
     before_seconds: float = 0.0
     began: float = 0.0
     # the one in force; None before the first save was measured
@@ -37,6 +43,17 @@ class SaveSchedule:
     _added: float = 0.0
     _in_progress: bool = False
     _quiet: deque[float] = field(default_factory=lambda: deque(maxlen=QUIET_STEPS))
+
+    def of_nearer_tier(self) -> "SaveSchedule":
+        """Return the schedule of cheaper saves, whose interval is always chosen from
+        measurements."""
+        return SaveSchedule(
+            fixed_seconds=None,
+            node_mtbf_seconds=self.node_mtbf_seconds,
+            nodes=self.nodes,
+            failures=self.failures,
+            is_near=True,
+        )
 
     def begin(self, now: float) -> None:
         """Start the schedule when the training loop begins."""
@@ -79,6 +96,12 @@ class SaveSchedule:
         self._added = 0.0
         self._in_progress = True
 
+    def covered(self, now: float) -> None:
+        """Record that a save of a farther tier has begun, which also makes one of this
+        tier."""
+        self._last_save = now
+        self._steps = 0
+
     def save_ended(self, now: float, *, save_seconds: float | None) -> None:
         """Record the end of a save. `save_seconds` is its duration; None means that it
         failed."""
@@ -93,8 +116,10 @@ class SaveSchedule:
             observed_seconds=self.observed_seconds(now),
             failures=self.failures,
         )
+        cost_seconds = self._stall + max(0.0, self._added)
         self.interval = interval_seconds(
-            cost_seconds=self._stall + max(0.0, self._added),
-            save_seconds=save_seconds,
-            mtbf_seconds=mtbf,
+            cost_seconds=cost_seconds, save_seconds=save_seconds, mtbf_seconds=mtbf
         )
+        if self.is_near:
+            most_seconds = max(MOST_COSTS * cost_seconds, SHORTEST_SECONDS)
+            self.interval = min(self.interval, max(most_seconds, save_seconds))

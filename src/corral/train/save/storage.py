@@ -6,7 +6,6 @@ are written. DCP plans which rank writes and reads which part: replicated tensor
 written once, sharded tensors by shard, and a save fits any number of ranks.
 """
 
-import hashlib
 import io
 import mmap
 import os
@@ -35,7 +34,7 @@ from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from corral.train.process_group import ProcessGroup
-from corral.train.save.manifest import FileEntry, digest
+from corral.train.save.manifest import FileEntry
 from corral.train.save.safe_unpickle import (
     WeightsOnlyPlanner,
     index_of,
@@ -43,10 +42,6 @@ from corral.train.save.safe_unpickle import (
 )
 
 INDEX: Final = "index.pickle"
-# a file this long is full: readers hash several at once
-FILE_BYTES: Final = 64 * 1024 * 1024
-WRITE_BYTES: Final = 4 * 1024 * 1024
-ALIGN_BYTES: Final = 64
 READ_THREADS: Final = 4
 
 
@@ -60,38 +55,6 @@ class TensorPlace:
     length: int
     shape: tuple[int, ...] = ()
     dtype: torch.dtype | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
-    """A copy of one item of this rank's part of a save. Training does not change it."""
-
-    index: MetadataIndex
-    data: memoryview
-    shape: tuple[int, ...] = ()
-    dtype: torch.dtype | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Later:
-    """A tensor that must still be copied for a save. Until then, only a step of its
-    optimizer may change it."""
-
-    name: str
-    source: torch.Tensor
-    buffer: torch.Tensor
-    version: int
-
-    def copy(self) -> str:
-        """Copy the tensor now. Return a text about the problem, or "" if there was
-        none."""
-        self.buffer.copy_(self.source)
-        if self.source._version != self.version:
-            return (
-                f"the tensor {self.name} was changed outside of its optimizer's step while "
-                "it was copied"
-            )
-        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +90,7 @@ def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
 
     Raises: ValueError on every rank if the states of the ranks do not fit together.
     """
-    planner = _create_save_planner(state, leads=gang.leads)
+    planner = create_save_planner(state, leads=gang.leads)
     plans = gang.gather(planner.create_local_plan())
     answers: list[SavePlan | str] = []
     metadata: Metadata | None = None
@@ -145,110 +108,8 @@ def plan_part(state: dict[str, Any], gang: ProcessGroup) -> ShardPlan:
     return ShardPlan(shape=shape_of(state), items=own_part.items, metadata=metadata)
 
 
-class Staging:
-    """Buffers into which this rank's part of a save is copied. They are reused for each
-    save, and are pinned memory for CUDA."""
-
-    def __init__(self) -> None:
-        self._buffers: dict[MetadataIndex, torch.Tensor] = {}
-
-    def take(
-        self, state: dict[str, Any], items: Iterable[WriteItem]
-    ) -> tuple[list[Staged], list[Later]]:
-        """Copy the items out of the live state. Return (copied items, items that are
-        still to be copied); then training may continue.
-
-        An optimizer's state in CPU memory is returned as `Later`: it must be copied
-        before the next step of the optimizer.
-        """
-        planner = _create_save_planner(state, leads=False)
-        staged: list[Staged] = []
-        later: list[Later] = []
-        on_cuda = False
-        for item in items:
-            value = planner.resolve_data(item)
-            if isinstance(value, torch.Tensor):
-                buffer = self._staging_buffer(item.index, value)
-                name = item.index.fqn
-                if name.startswith("optimizer/") and value.device.type == "cpu":
-                    version = value._version
-                    later.append(
-                        Later(name=name, source=value, buffer=buffer, version=version)
-                    )
-                else:
-                    buffer.copy_(value, non_blocking=value.is_cuda)
-                on_cuda = on_cuda or value.is_cuda
-                staged.append(_staged_from_buffer(item.index, buffer))
-            else:
-                staged.append(
-                    Staged(index=item.index, data=memoryview(value.getvalue()))
-                )
-        if on_cuda:
-            torch.cuda.current_stream().synchronize()
-        return staged, later
-
-    def _staging_buffer(
-        self, index: MetadataIndex, value: torch.Tensor
-    ) -> torch.Tensor:
-        buffer = self._buffers.get(index)
-        if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
-            buffer = torch.empty(
-                value.shape, dtype=value.dtype, device="cpu", pin_memory=value.is_cuda
-            )
-            self._buffers[index] = buffer
-        return buffer
-
-
-def write_part(directory: Path, rank: int, staged: Iterable[Staged]) -> Written:
-    """Write one rank's part into separate files, and make the files and their names
-    durable.
-
-    Raises: OSError; the files then stay as they are.
-    """
-    places: dict[MetadataIndex, TensorPlace] = {}
-    entries: list[FileEntry] = []
-    file: _HashedFile | None = None
-    try:
-        for item in staged:
-            if file is None:
-                file = _HashedFile(
-                    directory / f"rank-{rank:05d}-{len(entries):03d}.bin"
-                )
-            places[item.index] = TensorPlace(
-                file=file.path.name,
-                offset=file.append(item.data),
-                length=len(item.data),
-                shape=item.shape,
-                dtype=item.dtype,
-            )
-            if file.size >= FILE_BYTES:
-                entries.append(file.finish())
-                file = None
-        if file is not None:
-            entries.append(file.finish())
-            file = None
-    finally:
-        if file is not None:
-            file.close()
-    return Written(files=tuple(entries), places=places)
-
-
-def write_whole(path: Path, data: bytes) -> FileEntry:
-    """Write a small file and make its contents durable. Return its entry for the
-    manifest."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    try:
-        _write_all(descriptor, memoryview(data))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    return FileEntry(name=path.name, size_bytes=len(data), sha256=digest(data))
-
-
-def write_index(
-    directory: Path, metadata: Metadata, parts: Iterable[Written]
-) -> FileEntry:
-    """Write the index with which a reader finds each item: the metadata of DCP, with
+def encode_index(metadata: Metadata, parts: Iterable[Written]) -> bytes:
+    """Return the index with which a reader finds each item: the metadata of DCP, with
     the positions of the items in our files."""
     places = {
         index: item_location
@@ -256,7 +117,7 @@ def write_index(
         for index, item_location in rank_output.places.items()
     }
     metadata.storage_data = places
-    return write_whole(directory / INDEX, pickle.dumps(metadata))
+    return pickle.dumps(metadata)
 
 
 class SaveReader(StorageReader):
@@ -336,74 +197,64 @@ class SaveReader(StorageReader):
         return (Path(checkpoint_id) / INDEX).is_file()
 
 
-def fill(template: dict[str, Any], reader: SaveReader, metadata: Metadata) -> None:
+def fill(
+    template: dict[str, Any],
+    reader: SaveReader,
+    metadata: Metadata,
+    *,
+    weights_only: bool = False,
+) -> None:
     """Read the items of the template from the save into its tensors. Only the shards of
-    this rank are read.
+    this rank are read. `weights_only`: load plain values only, even if no other account
+    of this machine can change the save.
 
     Raises: RuntimeError or ValueError if the save lacks an item or has it in another
     shape; pickle.UnpicklingError if other accounts can change the save and it holds
     more than plain values.
     """
-    planners = (
-        WeightsOnlyPlanner
-        if may_be_changed_by_others(reader.path)
-        else DefaultLoadPlanner
-    )
-    planner = planners(flatten_state_dict=False, flatten_sharded_tensors=False)
-    planner.set_up_planner(template, metadata, is_coordinator=False)
+    planner = _load_planner(template, reader, metadata, weights_only=weights_only)
     reader.set_up_storage_reader(metadata, is_coordinator=False)
     reader.read_data(planner.finish_plan(planner.create_local_plan()), planner).wait()
 
 
-class _HashedFile:
-    """A file that is hashed while it is written."""
+def files_to_read(
+    template: dict[str, Any], reader: SaveReader, metadata: Metadata
+) -> frozenset[str]:
+    """Return the names of the files that `fill` reads for this template.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.size = 0
-        self._hasher = hashlib.sha256()
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-
-    def append(self, data: memoryview) -> int:
-        """Write the bytes at the next aligned position of the file, and return this
-        position."""
-        self._write_and_hash(memoryview(bytes(-self.size % ALIGN_BYTES)))
-        offset = self.size
-        for start in range(0, len(data), WRITE_BYTES):
-            self._write_and_hash(data[start : start + WRITE_BYTES])
-        return offset
-
-    def _write_and_hash(self, data: memoryview) -> None:
-        _write_all(self._descriptor, data)
-        self._hasher.update(data)
-        self.size += len(data)
-
-    def finish(self) -> FileEntry:
-        os.fsync(self._descriptor)
-        self.close()
-        sha256 = self._hasher.hexdigest()
-        return FileEntry(name=self.path.name, size_bytes=self.size, sha256=sha256)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
+    Raises: RuntimeError or ValueError if the save lacks an item or has it in another
+    shape.
+    """
+    planner = _load_planner(template, reader, metadata, weights_only=True)
+    plan = planner.create_local_plan()
+    places = metadata.storage_data
+    return frozenset(places[item.storage_index].file for item in plan.items)
 
 
-def _write_all(descriptor: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
+def _load_planner(
+    template: dict[str, Any],
+    reader: SaveReader,
+    metadata: Metadata,
+    *,
+    weights_only: bool,
+) -> DefaultLoadPlanner:
+    planners = (
+        WeightsOnlyPlanner
+        if weights_only or may_be_changed_by_others(reader.path)
+        else DefaultLoadPlanner
+    )
+    planner = planners(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner(template, metadata, is_coordinator=False)
+    return planner
 
 
-def _create_save_planner(state: dict[str, Any], *, leads: bool) -> DefaultSavePlanner:
+def create_save_planner(state: dict[str, Any], *, leads: bool) -> DefaultSavePlanner:
+    """Return the planner of DCP for the saves of this state."""
     planner = DefaultSavePlanner(
         flatten_state_dict=False, flatten_sharded_tensors=False
     )
     planner.set_up_planner(state, None, leads)
     return planner
-
-
-def _staged_from_buffer(index: MetadataIndex, buffer: torch.Tensor) -> Staged:
-    data = memoryview(buffer.reshape(-1).view(torch.uint8).numpy().data)
-    return Staged(index=index, data=data, shape=tuple(buffer.shape), dtype=buffer.dtype)
 
 
 def map_file(path: Path) -> mmap.mmap:

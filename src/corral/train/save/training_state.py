@@ -11,7 +11,6 @@ import io
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from torch.distributed.tensor import DTensor
 
 from corral.domain.errors import Refusal
+from corral.train.save_path import SavePath
 
 COMMON = "common"
 
@@ -75,7 +75,7 @@ class TrainingState:
     state was loaded; None if training starts from the beginning."""
 
     step: int = 0
-    path: Path | None = None
+    path: SavePath | None = None
     observed_seconds: float = 0.0  # that this job has trained, over all attempts
 
     @property

@@ -3,7 +3,7 @@ file."""
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -41,29 +41,56 @@ def verify(
 
     Raises: Broken with a description of the defect.
     """
-    manifest = _read_manifest(directory, manifest_sha256)
-    if (manifest.attempt, manifest.step) != (attempt, step):
-        their_text = f"attempt {manifest.attempt}, step {manifest.step}"
-        raise Broken(f"the manifest of the save belongs to another save: {their_text}")
-    for entry in manifest.files:
-        _check_size(directory / entry.name, entry)
-    file_entries = sorted(
-        manifest.files, key=lambda entry: (-entry.size_bytes, entry.name)
-    )[part::parts]
-    _check_contents(directory, file_entries)
+    manifest = check_manifest(
+        _read_manifest(directory),
+        attempt=attempt,
+        step=step,
+        manifest_sha256=manifest_sha256,
+    )
+    names = {entry.name for entry in manifest.files}
+    verify_files(directory, manifest, names, part=part, parts=parts)
     return manifest
 
 
-def _read_manifest(directory: Path, manifest_sha256: str | None) -> Manifest:
+def verify_files(
+    directory: Path,
+    manifest: Manifest,
+    names: Collection[str],
+    *,
+    part: int = 0,
+    parts: int = 1,
+) -> None:
+    """Verify the files with these names, of all sizes, and of this share the contents.
+
+    Raises: Broken with a description of the defect.
+    """
+    entries = [entry for entry in manifest.files if entry.name in names]
+    for entry in entries:
+        _check_size(directory / entry.name, entry)
+    by_size = sorted(entries, key=lambda entry: (-entry.size_bytes, entry.name))
+    _check_contents(directory, by_size[part::parts])
+
+
+def check_manifest(
+    data: bytes, *, attempt: int, step: int, manifest_sha256: str | None = None
+) -> Manifest:
+    """Return the manifest if it is that of this save, else raise Broken."""
+    if manifest_sha256 is not None and digest(data) != manifest_sha256:
+        raise Broken("the manifest of the save is not the one that the head recorded")
+    manifest = decode(data)
+    if (manifest.attempt, manifest.step) != (attempt, step):
+        their_text = f"attempt {manifest.attempt}, step {manifest.step}"
+        raise Broken(f"the manifest of the save belongs to another save: {their_text}")
+    return manifest
+
+
+def _read_manifest(directory: Path) -> bytes:
     try:
-        data = (directory / MANIFEST).read_bytes()
+        return (directory / MANIFEST).read_bytes()
     except OSError as error:
         raise Broken(
             f"the manifest of the save is missing: {error.strerror}"
         ) from error
-    if manifest_sha256 is not None and digest(data) != manifest_sha256:
-        raise Broken("the manifest of the save is not the one that the head recorded")
-    return decode(data)
 
 
 def _check_size(path: Path, entry: FileEntry) -> None:

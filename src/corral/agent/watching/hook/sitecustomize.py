@@ -21,6 +21,8 @@ MOST_COLLECTIVES = 20
 MOST_FRAMES = 50
 NAME_LETTERS = 200
 SOCKET = os.environ.get("CORRAL_SOCKET")  # a program may empty its environment
+WARM_START = "CORRAL_WARM_START"  # set for a Python from which ranks are forked
+LEARNED_STEP = 2  # what the first step imports has been imported then
 # corral.train reports more than this file can see
 REPORTS_ITSELF = "corral.train.shim_channel"
 
@@ -42,6 +44,7 @@ class StepCounter(object):
         self._sent_step = 0
         self._ended = False
         self._reported_at = 0.0  # where the process stands
+        self._sent_imports = False
 
     def optimizer_stepped(self, optimizer, args, kwargs):
         """Count a step. A step begins when an optimizer steps again, so that several
@@ -101,6 +104,7 @@ class StepCounter(object):
     def _report(self):
         while os.getpid() == self.pid:
             self._send()
+            self._send_imports()
             self._send_stall()
             time.sleep(BEAT_SECONDS)
 
@@ -114,6 +118,19 @@ class StepCounter(object):
                 return
             if self._send_message(self._message(step)):
                 self._sent_step = step
+
+    def _send_imports(self):
+        """Send the names of the installed modules that the program has imported."""
+        if self._sent_imports or self.step < LEARNED_STEP or has_other_file:
+            return
+        self._sent_imports = True
+        if number_of("LOCAL_RANK") != 0:
+            return
+        import json
+
+        message = {"type": "imports", "names": installed_modules()}
+        with self._sending:
+            self._send_message(json.dumps(message).encode() + b"\n")
 
     def _send_stall(self):
         """Send where the process stands, if it has made no step for some time."""
@@ -286,6 +303,21 @@ def last_collectives():
     return newest, entries[-1]["state"] != "completed"
 
 
+def installed_modules():
+    """Return the names of the imported modules of the standard library and of installed
+    packages, in the order of their imports."""
+    library = os.path.dirname(os.path.abspath(os.__file__))
+    names = []
+    for name, module in list(sys.modules.items()):
+        spec = getattr(module, "__dict__", {}).get("__spec__")
+        origin = getattr(spec, "origin", None) or ""
+        folders = origin.split(os.sep)
+        is_package = "site-packages" in folders or "dist-packages" in folders
+        if is_package or origin.startswith(library + os.sep):
+            names.append(name)
+    return names
+
+
 def number_of(name):
     """Return the number in a variable of the environment; 0 without one."""
     try:
@@ -314,7 +346,8 @@ def connect(path):
 
 
 def run_other():
-    """Run the `sitecustomize` that Python would import without this one."""
+    """Run the `sitecustomize` that Python would import without this one. Return whether
+    there is any that does not belong to Python itself."""
     sys.path[:] = [path for path in sys.path if path != HERE]
     finder = _frozen_importlib_external.PathFinder
     spec = finder.find_spec("sitecustomize", sys.path)
@@ -322,6 +355,20 @@ def run_other():
         module = _frozen_importlib.module_from_spec(spec)
         sys.modules["sitecustomize"] = module
         spec.loader.exec_module(module)
+        return os.path.dirname(spec.origin or "") != os.path.dirname(os.__file__)
+    return False
+
+
+def start_warm():
+    """Import what other ranks have imported, and return in a fork that is a rank."""
+    name = "corral_warm_start"
+    file = os.path.join(HERE, "warm_start.py")
+    loader = _frozen_importlib_external.SourceFileLoader(name, file)
+    spec = _frozen_importlib.ModuleSpec(name, loader, origin=file)
+    module = _frozen_importlib.module_from_spec(spec)
+    loader.exec_module(module)
+    module.wait_for_orders(HERE)
+    counter.__init__()
 
 
 if sys.version_info >= (3, 6):
@@ -341,4 +388,6 @@ if sys.version_info >= (3, 6):
                 }
             ),
         )
-    run_other()
+    has_other_file = run_other()
+    if WARM_START in os.environ:
+        start_warm()

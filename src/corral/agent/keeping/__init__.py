@@ -1,0 +1,1 @@
+"""Memory of the node that stays after the ranks of a job have died."""

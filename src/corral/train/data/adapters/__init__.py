@@ -1,0 +1,1 @@
+"""Positions of other libraries' loaders, which a save contains."""

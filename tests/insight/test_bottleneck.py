@@ -101,8 +101,12 @@ def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:
     )
     assert saving is not None
     assert saving.bound == BottleneckKind.COMMUNICATION
+    alone = bottleneck_of(both, SLOW, "n7", job="j1", has_other_nodes=False)
+    assert alone is not None
+    assert "drain" not in alone.advice, "all ranks are on this node"
     slow = bottleneck_of(both, SLOW, "n7", job="j1")
     assert slow is not None
+    assert "corral node drain n7" in slow.advice
     assert (slow.bound, "rank 3 on n7" in slow.text, "10 % slower" in slow.text) == (
         BottleneckKind.STRAGGLER,
         True,

@@ -295,6 +295,8 @@ def _format_value(value: float | None, unit: str) -> str:
 
     if value is None:
         return UNKNOWN
+    if not unit and float(value).is_integer():  # a count
+        return f"{value:,.0f}"
     return share_text(value, 1) if unit == "share" else number_text(value)
 
 

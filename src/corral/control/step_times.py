@@ -162,7 +162,9 @@ class Paces:
             spent = replace(spent, since_step_seconds=since_seconds)
         slow = loop.straggler
         node = loop.nodes[slow.rank] if slow is not None else ""
-        return bottleneck_of(spent, slow, node, job=job)
+        return bottleneck_of(
+            spent, slow, node, job=job, has_other_nodes=len(attempt.nodes) > 1
+        )
 
 
 def _is_now(world: World, key: AttemptKey) -> bool:

@@ -89,6 +89,7 @@ def bottleneck_of(
     node: str = "NODE",
     *,
     job: str,
+    has_other_nodes: bool = True,
 ) -> Bottleneck | None:
     """Return the first bottleneck of the job that applies; None if nothing stands out,
     or too little is known.
@@ -97,11 +98,12 @@ def bottleneck_of(
         spent: the recent times of the training loop.
         node: node of the straggler.
         job: the job's id, for a command in the advice.
+        has_other_nodes: ranks of the job run on other nodes, too.
     """
     if spent.is_stalled:
         return _stalled(spent, job)
     if straggler is not None:
-        return _straggling(straggler, node)
+        return _straggling(straggler, node, has_other_nodes=has_other_nodes)
     if spent.is_quiet:
         return None
     total_seconds = spent.data_seconds + spent.compute_seconds + spent.save_seconds
@@ -134,17 +136,21 @@ def _stalled(spent: StepTimes, job: str) -> Bottleneck:
     )
 
 
-def _straggling(one: Straggler, node: str) -> Bottleneck:
+def _straggling(one: Straggler, node: str, *, has_other_nodes: bool) -> Bottleneck:
     data_suffix = ", mostly in loading data" if one.in_data else ""
+    if one.in_data:
+        advice = "placing data equally near to all ranks, and in equal amounts"
+    elif has_other_nodes:
+        advice = f"another node: corral node show {node}, then corral node drain {node}"
+    else:
+        advice = f"corral node show {node}, which shows what else runs there"
     return Bottleneck(
         bound=BottleneckKind.STRAGGLER,
         text=f"rank {one.rank} on {node} needs {_format_step_time(one.seconds)} for its "
         "own part of a step, the other ranks need "
         f"{_format_step_time(one.others_seconds)} and wait for it "
         f"({share_text(one.slower)} slower{data_suffix})",
-        advice="placing data equally near to all ranks, and in equal amounts"
-        if one.in_data
-        else f"another node: corral node show {node}, then corral node drain {node}",
+        advice=advice,
     )
 
 

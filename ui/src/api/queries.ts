@@ -253,6 +253,15 @@ export const useReport = (kind: ReportKind, by: string, days: number, limit = 20
     placeholderData: keepPreviousData,
   });
 
+/** The time of one job by its parts, and what would raise its goodput. It is read again when
+ * its state has changed, but not with each of its saves. */
+export const jobTimeOf = (job: string, state: string) =>
+  queryOptions({
+    queryKey: ["reports", "time", job, state],
+    queryFn: () => get<ReportView>("/v1/reports/goodput", { by: "job", job }),
+    refetchInterval: FINAL.has(state) ? false : 30_000,
+  });
+
 /** What is asked again: not what was refused. */
 export const again = (count: number, error: Error): boolean =>
   count < 3 && !(error instanceof Refused && error.status >= 400 && error.status < 500);

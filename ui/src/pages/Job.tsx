@@ -8,6 +8,7 @@ import { noChange, useWho } from "../api/rights";
 import type { JobDetail, Why as WhyAnswer } from "../api/types";
 import { ArrayOf } from "../job/ArrayOf";
 import { gpuHours, ranSeconds } from "../job/attempts";
+import { Goodput } from "../job/Goodput";
 import { Gpus } from "../job/Gpus";
 import { Hang } from "../job/Hang";
 import { Logs } from "../job/Logs";
@@ -61,6 +62,7 @@ function Parts({ job }: { job: JobDetail }) {
       </div>
       {range && <Training job={job} range={range} />}
       {job.run === null ? <NoLogs owner={job.owner} /> : <Logs job={job} />}
+      <Goodput job={job} />
       <Hang job={job} />
       <Stacks job={job} />
       <Gpus job={job} />

@@ -30,7 +30,9 @@ import corral
 
 PROGRAM = Path(__file__).resolve().parent / "restart_programs" / "train.py"
 RANKS, NODES = 8, 2
-STEADY_SECONDS = 3.0  # of steps before each kill
+# Of steps before each kill: a warm interpreter is ready after about ten. Each time it is
+# a little longer, because a program that fails at the same step again and again is broken.
+STEADY_SECONDS, MORE_SECONDS = 14.0, 0.7
 BEGIN_SECONDS, BACK_SECONDS = 300.0, 180.0
 LOOK_SECONDS = 0.01
 TO_FIRST_RANK_SECONDS, TO_STEPS_SECONDS, TO_RATIO = 0.5, 2.5, 0.25
@@ -86,7 +88,7 @@ def kill_one_by_one(ranks: Ranks, kills: int) -> Iterator[Restart]:
     again."""
     runs = wait_for(lambda: ranks.all_stepped(0.0), BEGIN_SECONDS)
     for number in range(kills):
-        time.sleep(STEADY_SECONDS)
+        time.sleep(STEADY_SECONDS + number * MORE_SECONDS)
         victim = runs[(number * 3 + 1) % RANKS]
         killed_at = time.time()
         os.kill(int(victim["pid"]), signal.SIGKILL)

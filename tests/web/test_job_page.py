@@ -61,7 +61,9 @@ def test_curves_and_strips_of_an_ended_job_stay_and_end_with_it(
     )
     expect(strips).not_to_contain_text("now")
     uses = visit.page.locator("section.card", has_text="Where its time went")
-    expect(uses.get_by_role("img")).to_have_attribute("aria-label", re.compile("useful"))
+    expect(uses.get_by_role("img")).to_have_attribute(
+        "aria-label", re.compile("useful")
+    )
     expect(uses).to_contain_text(re.compile(r"Effective training time \(ETTR\) \d"))
     nodes = [url for url in asked if "series?key=node" in url]
     assert nodes

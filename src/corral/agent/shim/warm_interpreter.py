@@ -88,20 +88,32 @@ class WarmInterpreter:
             "work": child.work,
             "folder": self.command.program_folder(child.work),
         }
+        failure_text = self._send(order, child.stdio)
         try:
-            self.control.settimeout(FORK_SECONDS)
-            line = json.dumps(order).encode() + b"\n"
-            sent = socket.send_fds(self.control, [line], list(child.stdio))
-            self.control.sendall(line[sent:])
+            # an interpreter that refuses may have ended before it got the whole order
             answer, pid = self._receive()
         except OSError as trouble:
-            answer, pid = str(trouble) or "no answer", 0
-        if answer != "\n":
-            self.problem = answer.strip() or "the interpreter ended"
+            answer, pid = failure_text or str(trouble) or "no answer", 0
+        if failure_text or answer != "\n":
+            self.problem = answer.strip() or failure_text or "the interpreter ended"
             raise NotForked(self.problem)
         failure, say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.close(say)
         return Spawned(pid, failure)
+
+    def _send(
+        self, order: Mapping[str, object], descriptors: tuple[int, int, int]
+    ) -> str:
+        """Send an order with the standard streams of a rank. Return why it could not be
+        sent; "" if it was."""
+        line = json.dumps(order).encode() + b"\n"
+        try:
+            self.control.settimeout(FORK_SECONDS)
+            sent = socket.send_fds(self.control, [line], list(descriptors))
+            self.control.sendall(line[sent:])
+        except OSError as trouble:
+            return str(trouble) or "the order could not be sent"
+        return ""
 
     def _receive(self) -> tuple[str, int]:
         """Return an answer and the process that has sent it. Raises: OSError."""

@@ -321,7 +321,7 @@ async def test_the_interpreter_ends_when_no_next_attempt_comes(
     async with node(node_dir) as here:
         key = await end_first(here, packages)
         await here.until(lambda: left_of(node_dir) == [], "the end of all")
-        assert not standbys_of(here)
+        await here.until(lambda: not standbys_of(here), "the end of the shim")
         folder = here.work(key).parent.with_name("j1.2")
         await here.until(lambda: not folder.exists(), "the removal of its folder")
 

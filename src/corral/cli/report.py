@@ -303,6 +303,8 @@ def _format_value(value: float | None, unit: str) -> str:
 def _without_unused(found: "ReportView") -> "ReportView":
     """Return the report without the columns of tokens and of price kinds that no row
     uses."""
+    from corral.cli.report_goodput import with_columns
+
     if found.kind not in ("usage", "cost"):
         return found
     total = {
@@ -314,28 +316,8 @@ def _without_unused(found: "ReportView") -> "ReportView":
         unused = unused | {"list price", "wasted of it", "not used of it"}
     elif found.kind == "cost" and not total["money"]:
         unused = unused | {"money", "wasted", "not used"}
-    kept_columns = [
-        column_index
-        for column_index, report_column in enumerate(found.columns)
-        if report_column.name not in unused
-    ]
-
-    def some(values: list[float | None]) -> list[float | None]:
-        return [values[value_index] for value_index in kept_columns]
-
-    return found.model_copy(
-        update={
-            "columns": [found.columns[kept_index] for kept_index in kept_columns],
-            "rows": [
-                row.model_copy(update={"values": some(row.values)})
-                for row in found.rows
-            ],
-            "total": some(found.total),
-            "days": [
-                day.model_copy(update={"values": some(day.values)})
-                for day in found.days
-            ],
-        }
+    return with_columns(
+        found, [column.name for column in found.columns if column.name not in unused]
     )
 
 
